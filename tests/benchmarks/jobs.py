@@ -122,11 +122,12 @@ def resident(pids: list[int]) -> float:
     return (total + sum(files.values())) / 1e6
 
 
-def measure(name: str, bench: Bench, jobs: int, turns: int, goal: float) -> bool:
+def measure(name: str, bench: Bench, jobs: int) -> bool:
     """Print a line of the table; whether the goal is reached and the rows are the same."""
     bench.seconds(1)  # reads the files once
     gains, whole, scaled, ones = [], [], [], []
-    for _ in range(turns):
+    goal = INPUTS[name].goal
+    for _ in range(INPUTS[name].turns):
         one, two, some = bench.seconds(1), bench.seconds(1, 2), bench.seconds(jobs)
         gains.append(one / some)
         whole.append(2 * one / two)
@@ -150,7 +151,6 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help=f"of {', '.join(INPUTS)}; default: all")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--inputs", type=Path, help="where inputs of these names are, or are kept")
-    parser.add_argument("--turns", type=int, help="instead of 2 to 5, by input")
     args = parser.parse_args()
     names = args.names or list(INPUTS)
     if set(names) - INPUTS.keys():
@@ -172,8 +172,7 @@ def main() -> None:
             if not dumps.exists():
                 make = [sys.executable, str(HERE / "make_inputs.py"), str(dumps)]
                 subprocess.run([*make, *INPUTS[name].options], check=True, capture_output=True)
-            turns = args.turns or INPUTS[name].turns
-            good &= measure(name, Bench(work, dumps, cores), args.jobs, turns, INPUTS[name].goal)
+            good &= measure(name, Bench(work, dumps, cores), args.jobs)
             if args.inputs is None:
                 shutil.rmtree(dumps)
     finally:

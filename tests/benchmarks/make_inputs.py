@@ -13,7 +13,6 @@ import math
 import random
 import re
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -22,7 +21,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[2]
+DEMO = Path(__file__).resolve().parents[2] / "data" / "demo"
+SEED = 1
 PARTS = ("-buffer-assignment", "-buffer-assignment-values", "-live-range")
 NAME = rb"[A-Za-z_][\w.-]*"
 SHORT = re.compile(rb"<(\d+) (" + NAME + rb")(\{[\d,]*\})?( \(phi\))?( @\d+)>")
@@ -167,14 +167,12 @@ class Base:
         self.parameters: set[bytes] = set()
         self.pinned: set[tuple[bytes, bytes]] = set()
         self.whole: dict[bytes, int] = {}
-        self.bytes, self.instruction_bytes, self.use_bytes = 0, 0, 0
         for special in SPECIAL:
             self.symbols.slot("special", special)
         self._allocations(allocations.strip(b"\n").split(b"\n"))
         self._used(used.strip(b"\n").split(b"\n"))
         self._sequence(sequence.strip(b"\n").split(b"\n"))
         self._ranges(ranges.strip(b"\n").split(b"\n"))
-        self.peak_text = text
         self._hlo(path.with_name(f"{stem}.txt"))
         self._close()
         self.bytes = sum(len(part) for part in (allocations, used, sequence, ranges))
@@ -216,7 +214,7 @@ class Base:
 
     def _used(self, lines: list[bytes]) -> None:
         add = self.templates["used"].add
-        number, name, in_uses, is_described = b"", b"", False, True
+        number, name, is_described = b"", b"", True
         for line in lines:
             if line.startswith(b"<"):
                 matched = match(SHORT, line)
@@ -226,13 +224,11 @@ class Base:
                 self.index = matched[3] or b"{}"
                 add(*self._short(matched), b"\n")
             elif line in (b" positions:", b" uses:"):
-                in_uses = line == b" uses:"
                 add(line + b"\n")
             elif line == b"  (none)":
                 continue
             elif line.startswith(b"  "):
                 matched = match(PLACE, line)
-                self.use_bytes += (len(line) + 1) * in_uses
                 add(b"  ", self._name(matched[1]), matched[2] + b"\n")
             elif line.startswith(b" from instruction:"):
                 self._instruction(number, name, line[18:].lstrip(b" "))
@@ -241,7 +237,6 @@ class Base:
                 raise Unfit(f"irregular line {line[:80]!r}")
 
     def _instruction(self, number: bytes, name: bytes, text: bytes) -> None:
-        self.instruction_bytes += len(text) + 20
         template = self.templates["used"]
         template.add(b" from instruction: ")
         at = 0
@@ -476,13 +471,12 @@ def hlo_text(replicas: list[Replica]) -> Iterator[bytes]:
 
 
 class Chooser:
-    """Chooses bases for a number of bytes, towards a share of instruction text if one is given."""
+    """Chooses bases for a number of bytes."""
 
-    def __init__(self, bases: list[Base], seed: int, share: float | None) -> None:
+    def __init__(self, bases: list[Base]) -> None:
         self.bases = bases
         self.by_stage = {b.stage: [c for c in bases if c.stage == b.stage] for b in bases}
-        self.random = random.Random(seed)
-        self.share, self.bytes, self.instruction_bytes, self.use_bytes = share, 0, 0, 0
+        self.random = random.Random(SEED)
 
     def __call__(self, target: float, stage: str | None = None) -> list[Base]:
         small_enough = (b.stage for b in self.bases if b.bytes <= target)
@@ -492,41 +486,31 @@ class Chooser:
         while fitting := [b for b in self.by_stage[stage] if b.bytes <= target] or (
             not chosen and sorted(self.by_stage[stage], key=lambda b: b.bytes)[:1]
         ):
-            if self.share is not None:
-                rich = self.instruction_bytes < self.share * self.bytes
-                right = [b for b in fitting if (b.instruction_bytes > self.share * b.bytes) == rich]
-                fitting = right or fitting
             largest = max(b.bytes for b in fitting)
             base = self.random.choice([b for b in fitting if b.bytes >= largest / 2.5])
             chosen.append(base)
             target -= base.bytes * 1.03
-            self.bytes += base.bytes
-            self.instruction_bytes += base.instruction_bytes
-            self.use_bytes += base.use_bytes
         return chosen
 
 
-def read_bases(folders: list[Path]) -> list[Base]:
+def read_bases() -> list[Base]:
     bases, unfit = [], 0
-    for folder in folders:
-        for path in sorted(folder.rglob(f"module_*{PARTS[0]}.txt")):
-            try:
-                bases.append(Base(path))
-            except Unfit as reason:
-                unfit += 1
-                print(f"not used: {path.name}: {reason}", file=sys.stderr)
-    if not bases:
-        sys.exit(f"no usable dump in {', '.join(map(str, folders))}")
+    for path in sorted(DEMO.rglob(f"module_*{PARTS[0]}.txt")):
+        try:
+            bases.append(Base(path))
+        except Unfit as reason:
+            unfit += 1
+            print(f"not used: {path.name}: {reason}", file=sys.stderr)
     print(f"{len(bases)} bases, {unfit} dumps not used", file=sys.stderr)
     return bases
 
 
-def targets(kind: str, modules: int, size: float, seed: int) -> Iterator[float]:
+def targets(kind: str, modules: int, size: float) -> Iterator[float]:
     """Bytes for each module: one alone; drifting as over many runs; or small, 2 to 54 kB."""
     if kind == "one":
         yield size
         return
-    shape = random.Random(seed)
+    shape = random.Random(SEED)
     if kind == "small":
         weights = [shape.triangular(2.0, 54.0, 24.0) for _ in range(modules)]
     else:
@@ -548,28 +532,21 @@ def main() -> None:
     parser.add_argument("--modules", type=int, help="default: 1000 (many), 2000 (small)")
     parser.add_argument("--era", choices=("B", "C"), default="B", help="one file, or three")
     parser.add_argument("--hlo", action="store_true", help="write HLO texts too")
-    parser.add_argument("--bases", type=Path, action="append", help="default: data/demo")
-    parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     if args.kind != "small" and args.mb is None:
         parser.error("--mb is needed")
     modules = args.modules or {"one": 1, "many": 1000, "small": 2000}[args.kind]
     size = 1e6 * args.mb if args.mb else 28.0e3 * modules
-    bases = read_bases(args.bases or [ROOT / "data" / "demo"])
+    bases = read_bases()
     main_stage = max(bases, key=lambda b: (b.stage.startswith("cpu"), b.bytes)).stage
-    choose = Chooser(bases, args.seed, None if args.kind == "small" else 0.6)
+    choose = Chooser(bases)
     args.out.mkdir(parents=True)
-    began, written = time.monotonic(), 0
-    for number, target in enumerate(targets(args.kind, modules, size, args.seed)):
+    written = 0
+    for number, target in enumerate(targets(args.kind, modules, size)):
         chosen = choose(target, None if args.kind == "small" else main_stage)
         name = f"module_{number + 1:04d}.{chosen[0].name}.{chosen[0].stage}"
         written += write_module(chosen, args.out / name, args.era, args.hlo)
-    shares = (choose.instruction_bytes / choose.bytes, choose.use_bytes / choose.bytes)
-    print(
-        f"{args.out}: {written / 1e6:.1f} MB in {modules} modules, era {args.era}, about "
-        f"{shares[0]:.0%} instruction text and {shares[1]:.0%} uses, "
-        f"{time.monotonic() - began:.0f} s"
-    )
+    print(f"{args.out}: {written / 1e6:.1f} MB in {modules} modules, era {args.era}")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ import argparse
 import json
 import os
 import platform
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -49,12 +48,12 @@ class Measurement:
     size: int
 
 
-def measure(command: Sequence[str], database: Path, root: Path = ROOT) -> Measurement:
+def measure(command: Sequence[str], database: Path) -> Measurement:
     """Run a child that makes a database, from nothing; any failure ends the benchmark."""
     for left in (database, database.with_name(f"{database.name}.wal")):
         left.unlink(missing_ok=True)
     log = database.with_suffix(".log")
-    paths = os.pathsep.join(p for p in (str(root), os.environ.get("PYTHONPATH")) if p)
+    paths = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH")) if p)
     with log.open("wb") as output:
         began = time.perf_counter()
         child = subprocess.Popen(
@@ -131,11 +130,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("input", type=Path, help="directory of dumps, as make_inputs.py makes")
     parser.add_argument("-n", "--repetitions", type=int, default=3)
-    parser.add_argument("--memory-limit", default="256MB", help="for bufdb ingest")
     parser.add_argument("--contenders", default="bufdb,naive,bare", help="bare needs bufdb")
-    parser.add_argument("--bufdb", nargs="+", help="command instead of the bufdb of this Python")
-    parser.add_argument("--ingest-options", default="", help="further options of bufdb ingest")
-    parser.add_argument("--work", type=Path, help="directory for databases (default: temporary)")
+    parser.add_argument("--ingest-options", default="--memory-limit 256MB")
     args = parser.parse_args()
     chosen = args.contenders.split(",")
     if set(chosen) - {"bufdb", "naive", "bare"} or ("bare" in chosen and "bufdb" not in chosen):
@@ -144,11 +140,8 @@ def main() -> None:
     text = sum(file.stat().st_size for file in files) / 1e6
     if not files:
         parser.error(f"no dumps in {args.input}")
-    work = Path(tempfile.mkdtemp(prefix="bufdb-bench-", dir=args.work))
-    try:
-        compare(args, chosen, files, text, work)
-    finally:
-        shutil.rmtree(work)
+    with tempfile.TemporaryDirectory(prefix="bufdb-bench-") as work:
+        compare(args, chosen, files, text, Path(work))
 
 
 def compare(
@@ -166,9 +159,9 @@ def compare(
         [sys.executable, str(HERE / f"{n}.py")] for n in ("naive_reader", "bare_load")
     )
     source, parquet = str(args.input), str(work / "parquet")
-    options = ["--memory-limit", args.memory_limit, *args.ingest_options.split()]
+    options = args.ingest_options.split()
     commands = {
-        "bufdb": [*(args.bufdb or bufdb_command()), "ingest", source, "--db", bufdb, *options],
+        "bufdb": [*bufdb_command(), "ingest", source, "--db", bufdb, *options],
         "naive": [*reader, source, "--db", naive],
         "bare": [*loader, "load", parquet, bare],
     }

@@ -1,6 +1,6 @@
 """Compare a dataset with a database file: CPU, files and bytes, before and after compaction.
 
-    python tests/benchmarks/dataset.py [COPIES]
+    python datasets.py [COPIES]
 
 Ingests the demo dumps COPIES times (20), each copy as six runs of its own, into a database file and
 into a dataset, and asks both. Seconds are CPU of this process (user and system); ratios of one run
@@ -24,12 +24,12 @@ from bufdb.dataset.snapshot import open_readable
 from bufdb.ingest import ingest as database
 from bufdb.query import catalogue, execute
 
-DEMO = Path(__file__).parents[2] / "data" / "demo"
+DEMO = Path(__file__).parents[1] / "demo"
 QUERIES = ("modules", "peak-by-op", "top-values", "diagnostics")
 DAY = "2026-01-31"
 
 
-def measured(name: str, work: Callable[[], object]) -> None:
+def print_cpu(name: str, work: Callable[[], object]) -> None:
     """Print the CPU seconds that something takes."""
     began = time.process_time()
     work()
@@ -43,8 +43,8 @@ def print_size(name: str, path: Path) -> None:
     print(f"{name:40} {len(files):8} files {size / 1e6:9.2f} MB", flush=True)
 
 
-def asked(name: str, opened: Callable[..., object], path: Path) -> None:
-    """Print what some saved queries cost, of all runs and of one."""
+def measure_queries(name: str, opened: Callable[..., object], path: Path) -> None:
+    """Print what some saved queries cost, of all runs and of one, once everything is loaded."""
     known = catalogue.Catalogue([resources.query_folder()])
 
     def ask(params: dict[str, str]) -> None:
@@ -53,8 +53,9 @@ def asked(name: str, opened: Callable[..., object], path: Path) -> None:
             con = opened(str(path), query.sql, runs=execute.runs_asked(bound))
             execute.execute_query(con, query, bound)
 
-    measured(f"{len(QUERIES)} queries, {name}", lambda: ask({}))
-    measured(f"{len(QUERIES)} queries of one run, {name}", lambda: ask({"run": "cpu_b8_0"}))
+    ask({"run": "cpu_b8_0"})
+    print_cpu(f"{len(QUERIES)} queries, {name}", lambda: ask({}))
+    print_cpu(f"{len(QUERIES)} queries of one run, {name}", lambda: ask({"run": "cpu_b8_0"}))
 
 
 def main(copies: int) -> None:
@@ -67,19 +68,19 @@ def main(copies: int) -> None:
         runs = sorted((root / "dumps").iterdir())
         print_size("dumps", root / "dumps")
         file, out = root / "db.duckdb", root / "set"
-        measured("ingest, database", lambda: database.ingest(str(file), runs))
+        print_cpu("ingest, database", lambda: database.ingest(str(file), runs))
         day = {"dt": DAY}
-        measured("ingest, dataset", lambda: dataset.ingest(str(out), runs, metadata=day))
-        measured("ingest again, database", lambda: database.ingest(str(file), runs))
-        measured("ingest again, dataset", lambda: dataset.ingest(str(out), runs, metadata=day))
+        print_cpu("ingest, dataset", lambda: dataset.ingest(str(out), runs, metadata=day))
+        print_cpu("ingest again, database", lambda: database.ingest(str(file), runs))
+        print_cpu("ingest again, dataset", lambda: dataset.ingest(str(out), runs, metadata=day))
         print_size("database", file)
         print_size("dataset", out)
-        asked("database", store.open_readable, file)
-        asked("dataset", open_readable, out)
-        measured("compact", lambda: compact(str(out), grace_s=0))
+        measure_queries("database", store.open_readable, file)
+        measure_queries("dataset", open_readable, out)
+        print_cpu("compact", lambda: compact(str(out), grace_s=0))
         print_size("dataset, compacted", out)
-        asked("dataset, compacted", open_readable, out)
-        measured("ingest again, dataset, compacted", lambda: dataset.ingest(str(out), runs))
+        measure_queries("dataset, compacted", open_readable, out)
+        print_cpu("ingest again, dataset, compacted", lambda: dataset.ingest(str(out), runs))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What snapshots of a process cost: milliseconds each, and as a share of the time of steps.
 
-    python tests/benchmarks/watch_overhead.py [--arrays 100,1000,10000] [--every 0.5] [--seconds 4]
+    python watch.py [--arrays 100,1000,10000] [--every 0.5] [--seconds 4]
 
 A process with some arrays of 4 KiB, and a step of some milliseconds on this CPU: the time of a
 snapshot on the processor (the median of several), with and without a search for holders, its share
@@ -12,13 +12,11 @@ often in a thread, which only a machine without other work shows.
 import argparse
 import os
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 os.environ["JAX_PLATFORMS"] = "cpu"
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import jax
 import jax.numpy as jnp
