@@ -227,7 +227,19 @@ findings AS (
   SELECT
     module_id, color, kind, kind AS sureness_kind, name, value_count, saving_form, kept_name,
     low_operation_count, operation_count, low_recompute_ns, recompute_ns, low_saving_bytes,
-    saving_bytes, NULL AS reader, NULL AS obstacle
+    saving_bytes, NULL AS reader, NULL AS obstacle,
+    CASE
+      WHEN kind IN ('residual', 'recompute') THEN coalesce(
+        1e6 * low_saving_bytes / nullif(low_recompute_ns, 0),
+        1e6 * saving_bytes / nullif(recompute_ns, 0)
+      )
+    END AS saving_bytes_per_ms,
+    CASE
+      WHEN kind IN ('residual', 'recompute') THEN coalesce(
+        CAST(low_saving_bytes AS DOUBLE) / nullif(low_operation_count, 0),
+        CAST(saving_bytes AS DOUBLE) / nullif(operation_count, 0)
+      )
+    END AS bytes_per_operation
   FROM of_values
   UNION ALL
   SELECT
@@ -235,12 +247,12 @@ findings AS (
     CASE kind WHEN 'scan' THEN 'block' ELSE kind END,
     CASE kind WHEN 'scan' THEN 'block_of_scan' ELSE kind END,
     name, value_count, NULL, NULL, NULL, NULL, NULL, NULL, low_saving_bytes, saving_bytes,
-    reader, obstacle
+    reader, obstacle, NULL, NULL
   FROM advised_groups
   UNION ALL
   SELECT
     module_id, color, kind, sureness_kind, name, value_count, NULL, NULL, NULL, NULL, NULL, NULL,
-    low_saving_bytes, saving_bytes, NULL, NULL
+    low_saving_bytes, saving_bytes, NULL, NULL, NULL, NULL
   FROM advised_others
 ),
 program_frameworks AS (
@@ -263,19 +275,26 @@ found AS (
     CAST(findings.saving_bytes AS DOUBLE) / nullif(functions.peak_bytes, 0) AS saving_ratio,
     findings.kind, findings.sureness_kind, findings.name, findings.value_count,
     findings.saving_form, findings.kept_name, findings.low_operation_count,
-    findings.operation_count, findings.low_recompute_ns, findings.recompute_ns, functions.ranked_by,
+    findings.operation_count, findings.low_recompute_ns, findings.recompute_ns,
+    findings.saving_bytes_per_ms, functions.ranked_by,
     CASE
-      WHEN findings.kind IN ('residual', 'recompute') THEN coalesce(
-        1e6 * findings.low_saving_bytes / nullif(findings.low_recompute_ns, 0),
-        1e6 * findings.saving_bytes / nullif(findings.recompute_ns, 0)
-      )
-    END AS saving_bytes_per_ms,
-    CASE
-      WHEN findings.kind IN ('residual', 'recompute') THEN coalesce(
-        CAST(findings.low_saving_bytes AS DOUBLE) / nullif(findings.low_operation_count, 0),
-        CAST(findings.saving_bytes AS DOUBLE) / nullif(findings.operation_count, 0)
-      )
-    END AS bytes_per_operation
+      WHEN functions.ranked_by = 'saving' THEN 0
+      WHEN coalesce(findings.low_saving_bytes, findings.saving_bytes) <= 0
+          AND findings.kind <> 'recompute'
+        THEN 3
+      WHEN findings.kind IN ('donate', 'dtype', 'copy', 'carry', 'late_free', 'padding') THEN 0
+      WHEN CASE functions.ranked_by
+          WHEN 'time' THEN findings.saving_bytes_per_ms
+          ELSE findings.bytes_per_operation
+        END IS NOT NULL
+        THEN 1
+      ELSE 2
+    END AS rank_group,
+    CASE functions.ranked_by
+      WHEN 'saving' THEN -1
+      WHEN 'time' THEN coalesce(findings.saving_bytes_per_ms, -1)
+      ELSE coalesce(findings.bytes_per_operation, -1)
+    END AS rank_figure
   FROM functions
   CROSS JOIN params
   LEFT JOIN findings
@@ -291,42 +310,20 @@ found AS (
     AND name_frameworks.name = regexp_replace(findings.name, '^(saved|for|scan of) ', '')
   WHERE findings.kind IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ),
--- Sail sorts a window by columns alone.
-keyed AS (
-  SELECT
-    function_place, name_place, run_name, function_name, platform, color, peak_bytes,
-    unknown_reason, low_saving_bytes, saving_bytes, saving_ratio, kind, sureness_kind, name,
-    value_count, saving_form, kept_name, low_operation_count, operation_count, low_recompute_ns,
-    recompute_ns, saving_bytes_per_ms, ranked_by, reader, obstacle, framework_place,
-    CASE
-      WHEN ranked_by = 'saving' THEN 0
-      WHEN coalesce(low_saving_bytes, saving_bytes) <= 0 AND kind <> 'recompute' THEN 3
-      WHEN kind IN ('donate', 'dtype', 'copy', 'carry', 'late_free', 'padding') THEN 0
-      WHEN CASE ranked_by WHEN 'time' THEN saving_bytes_per_ms ELSE bytes_per_operation END
-          IS NOT NULL
-        THEN 1
-      ELSE 2
-    END AS rank_group,
-    CASE ranked_by
-      WHEN 'saving' THEN -1
-      WHEN 'time' THEN coalesce(saving_bytes_per_ms, -1)
-      ELSE coalesce(bytes_per_operation, -1)
-    END AS rank_figure
-  FROM found
-),
 ranked AS (
   SELECT
     function_place, name_place, run_name, function_name, platform, color, peak_bytes,
     unknown_reason, low_saving_bytes, saving_bytes, saving_ratio, kind, sureness_kind, name,
     value_count, saving_form, kept_name, low_operation_count, operation_count, low_recompute_ns,
     recompute_ns, saving_bytes_per_ms, ranked_by, reader, obstacle, framework_place,
+    -- Sail sorts a window by columns alone.
     row_number() OVER (
       PARTITION BY function_place
       ORDER BY
         rank_group, rank_figure DESC,
         coalesce(low_saving_bytes, 0) DESC, saving_bytes DESC, kind, name
     ) AS place
-  FROM keyed
+  FROM found
 )
 SELECT
   ranked.run_name, ranked.function_name, ranked.platform, ranked.color, ranked.peak_bytes,
