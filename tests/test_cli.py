@@ -215,10 +215,10 @@ def test_sql_prints_the_file_and_needs_no_database(call):
 
 @pytest.mark.slow
 def test_a_table_leaves_out_what_only_other_choices_have(call, demo_db):
-    asked = ("query", "peak-by", "-p", "by", "dtype", "--db", demo_db)
-    assert "source_file" not in call(*asked)[1]
-    assert "source_file" in call(*asked, "--full")[1]
-    assert "source_file" in call(*asked, "--format", "csv")[1]
+    words = ("query", "peak-by", "-p", "by", "dtype", "--db", demo_db)
+    assert "source_file" not in call(*words)[1]
+    assert "source_file" in call(*words, "--full")[1]
+    assert "source_file" in call(*words, "--format", "csv")[1]
 
 
 @pytest.mark.slow

@@ -13,9 +13,9 @@ from bufdb.database import runs
 from bufdb.database.engine import duckdb
 from bufdb.errors import DatabaseError, UsageError, did_you_mean
 from bufdb.query import execute, figures
-from bufdb.query.asked import ALL
 from bufdb.query.catalogue import own as own_queries
 from bufdb.query.figures import MemoryFigures, Place
+from bufdb.query.parameters import ALL
 from bufdb.query.result import Result
 from bufdb.render import formats
 from bufdb.render.text import human_bytes, markdown_escape

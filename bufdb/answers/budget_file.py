@@ -12,8 +12,8 @@ from fractions import Fraction
 from typing import Any
 
 from bufdb.errors import UsageError, did_you_mean, quote
-from bufdb.query.asked import ALL
 from bufdb.query.figures import METRICS, MemoryFigures
+from bufdb.query.parameters import ALL
 from bufdb.query.sizes import UNIT, in_bytes
 from bufdb.render.text import human_bytes
 

@@ -233,8 +233,8 @@ def _nearest(text: str) -> str:
     """Return up to four device names similar to a text, or else a few common ones."""
     import difflib  # only needed for errors
 
-    asked = _folded(text) if text[:1].isalpha() else ""
-    near = difflib.get_close_matches(asked, _by_name(), n=8, cutoff=0.5)
+    wanted = _folded(text) if text[:1].isalpha() else ""
+    near = difflib.get_close_matches(wanted, _by_name(), n=8, cutoff=0.5)
     names = list(dict.fromkeys(_by_name()[name].name for name in near))[:4]
     return ", ".join(names or ["TPU v5e", "TPU v6e", "A100 80GB", "H100 80GB"])
 

@@ -12,9 +12,9 @@ from bufdb.database import definitions, narrowing
 from bufdb.database.runs import require_selected
 from bufdb.errors import UsageError, quote
 from bufdb.query import pairs as wanted
-from bufdb.query.asked import ALL, glob
 from bufdb.query.execute import execute, execute_with, runs_asked
 from bufdb.query.header import Value
+from bufdb.query.parameters import ALL, glob
 from bufdb.query.result import Result
 
 if TYPE_CHECKING:
@@ -459,7 +459,7 @@ def diff(
     Raises:
         UsageError: a run, a key or a pair does not exist.
     """
-    con, values = _asked(opened, base, new, **options)
+    con, values = _opened(opened, base, new, **options)
     comparison = compare_top(con, values, top, most_places)
     return Diff(comparison, None if comparison.figures else _why_nothing(con, values))
 
@@ -469,7 +469,7 @@ def peaks(opened: Open, base: str, new: str, **options: Any) -> list[tuple[Row, 
 
     Arguments and errors as for `diff`.
     """
-    con, values = _asked(opened, base, new, **options)
+    con, values = _opened(opened, base, new, **options)
     with _staged(con, values):
         rows = _rows(execute_with(con, _MODULES, {**values, **_EVERY._asdict()}, "diff"))
     changed = {row.place for row in rows if row.delta_bytes}
@@ -480,7 +480,7 @@ def peaks(opened: Open, base: str, new: str, **options: Any) -> list[tuple[Row, 
 
 def why_nothing(opened: Open, base: str, new: str, **options: Any) -> str | None:
     """Return why `diff` with these arguments has no rows; None if that is not its filters."""
-    con, values = _asked(opened, base, new, **options)
+    con, values = _opened(opened, base, new, **options)
     with _staged(con, values):
         rows = execute_with(con, _MODULES, {**values, **_EVERY._asdict()}, "diff").rows
     return None if rows else _why_nothing(con, values)
@@ -488,7 +488,7 @@ def why_nothing(opened: Open, base: str, new: str, **options: Any) -> str | None
 
 def in_pieces(opened: Open, base: str, new: str, **options: Any) -> Iterator[Diff]:
     """Yield all rows of `diff`, some pairs at a time."""
-    con, values = _asked(opened, base, new, **options)
+    con, values = _opened(opened, base, new, **options)
     rows = pieces(con, values, temps=True)
     first = next(rows)
     if not first.figures:
@@ -499,7 +499,7 @@ def in_pieces(opened: Open, base: str, new: str, **options: Any) -> Iterator[Dif
     yield from (Diff(piece, None) for piece in rows)
 
 
-def _asked(
+def _opened(
     opened: Open,
     base: str,
     new: str,
@@ -536,5 +536,5 @@ def _why_nothing(con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]) ->
     spaces = ", ".join(
         dict.fromkeys(f"{row.color} ({row.memory_space_name or 'no name'})" for row in whole)
     )
-    asked = " and ".join(f"{name} {quote(str(values[name]))}" for name in filtered)
-    return f"no rows: neither side has {asked}; there is {functions} in memory space {spaces}"
+    wanted = " and ".join(f"{name} {quote(str(values[name]))}" for name in filtered)
+    return f"no rows: neither side has {wanted}; there is {functions} in memory space {spaces}"

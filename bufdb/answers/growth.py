@@ -62,9 +62,9 @@ def query() -> SavedQuery:
     return own_queries().find(QUERY)
 
 
-def rows(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value], top_n: int) -> list[Row]:
+def rows(con: duckdb.DuckDBPyConnection, filters: Mapping[str, Value], top_n: int) -> list[Row]:
     """Return what is likely or possibly a leak in the runs that are asked for."""
-    every = execute.records(con, query(), {**asked, "top_n": top_n}, HAS_SNAPSHOTS, TABLES)
+    every = execute.records(con, query(), {**filters, "top_n": top_n}, HAS_SNAPSHOTS, TABLES)
     # Each shape of an operation outside of jit is a program: a few of one name are no leak.
     return [
         row
@@ -73,16 +73,16 @@ def rows(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value], top_n: int)
     ]
 
 
-def copies(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> list[Row]:
+def copies(con: duckdb.DuckDBPyConnection, filters: Mapping[str, Value]) -> list[Row]:
     """Return names that many programs of a process have."""
-    known = {name: asked[name] for name in ("run",) if name in asked}
+    known = {name: filters[name] for name in ("run",) if name in filters}
     result = execute.execute_with(con, COPIES, known, QUERY)
     return [dict(zip([n for n, _ in result.columns], row, strict=True)) for row in result.rows]
 
 
-def moments(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> list[Row]:
+def moments(con: duckdb.DuckDBPyConnection, filters: Mapping[str, Value]) -> list[Row]:
     """Return the bytes of each process at its snapshots, in order of time."""
-    known = {name: asked[name] for name in ("run",) if name in asked}
+    known = {name: filters[name] for name in ("run",) if name in filters}
     result = execute.execute_with(con, CURVE, known, QUERY)
     return [dict(zip([n for n, _ in result.columns], row, strict=True)) for row in result.rows]
 

@@ -26,9 +26,9 @@ def query() -> SavedQuery:
     return own_queries().find(QUERY)
 
 
-def rows(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> list[Row]:
+def rows(con: duckdb.DuckDBPyConnection, filters: Mapping[str, Value]) -> list[Row]:
     """Return the kernels of the modules that globs of run and so on select, in its order."""
-    return execute.records(con, query(), asked, HAS_ROWS, ("kernels",))
+    return execute.records(con, query(), filters, HAS_ROWS, ("kernels",))
 
 
 def sentence(some: Sequence[Row]) -> str | None:

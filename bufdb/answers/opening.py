@@ -13,7 +13,7 @@ from bufdb.database import faults, runs, store
 from bufdb.database.memory import MEMORY_LIMIT
 from bufdb.database.patience import PATIENCE, Patience
 from bufdb.errors import DatabaseError
-from bufdb.query.asked import read_categories
+from bufdb.query.parameters import read_categories
 
 if TYPE_CHECKING:
     import duckdb

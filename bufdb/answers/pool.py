@@ -29,9 +29,9 @@ def query() -> SavedQuery:
     return own_queries().find(QUERY)
 
 
-def accounts(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> list[list[Row]]:
+def accounts(con: duckdb.DuckDBPyConnection, filters: Mapping[str, Value]) -> list[list[Row]]:
     """Return the programs of each profile or log and device that globs of run and so on select."""
-    rows = execute.records(con, query(), asked, HAS_LIMITS, _TABLES)
+    rows = execute.records(con, query(), filters, HAS_LIMITS, _TABLES)
     return [list(some) for _, some in groupby(rows, key=place)]
 
 

@@ -29,10 +29,10 @@ def query() -> SavedQuery:
 
 
 def accounts(
-    con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value], top_n: int
+    con: duckdb.DuckDBPyConnection, filters: Mapping[str, Value], top_n: int
 ) -> list[list[Row]]:
     """Return the rows of each profile and device that globs of run, function and so on select."""
-    return grouped(execute.records(con, query(), {**asked, "top_n": top_n}, HAS_PROFILES, TABLES))
+    return grouped(execute.records(con, query(), {**filters, "top_n": top_n}, HAS_PROFILES, TABLES))
 
 
 def grouped(rows: Iterable[Row]) -> list[list[Row]]:

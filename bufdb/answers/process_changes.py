@@ -34,9 +34,9 @@ def lines(opened: Open, base: str, new: str, values: Mapping[str, Value]) -> lis
         values: further parameters of the query.
     """
     changes = query()
-    asked: dict[str, Value] = {"base": base, "new": new}
-    con = opened(changes.sql, runs=execute.runs_asked(asked))
-    result = execute.execute_query(con, changes, {**asked, **values, "every_line": True})
+    sides: dict[str, Value] = {"base": base, "new": new}
+    con = opened(changes.sql, runs=execute.runs_asked(sides))
+    result = execute.execute_query(con, changes, {**sides, **values, "every_line": True})
     names = [name for name, _ in result.columns]
     rows = [dict(zip(names, row, strict=True)) for row in result.rows]
     return text(rows) if rows else []

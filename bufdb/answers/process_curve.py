@@ -25,13 +25,13 @@ def query() -> SavedQuery:
 
 
 def curves(
-    con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value], process_n: int
+    con: duckdb.DuckDBPyConnection, filters: Mapping[str, Value], process_n: int
 ) -> list[list[Row]]:
     """Return the rows of each process: of its device with the most alive, in order of time.
 
     Of many processes those that hold the most, and these first.
     """
-    rows = _rows(con, {**asked, "process_n": process_n})
+    rows = _rows(con, {**filters, "process_n": process_n})
     devices = [
         list(some) for _, some in groupby(rows, key=lambda row: (*_process(row), row["device"]))
     ]
@@ -46,14 +46,14 @@ def most_alive(rows: Sequence[Row]) -> int:
     return max(int(row["alive_bytes"]) for row in rows)
 
 
-def processes(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> list[str]:
+def processes(con: duckdb.DuckDBPyConnection, filters: Mapping[str, Value]) -> list[str]:
     """Return the names of all processes with snapshots, each with its run."""
-    every = _rows(con, {**asked, "process_n": _ALL, "top_n": 1})
+    every = _rows(con, {**filters, "process_n": _ALL, "top_n": 1})
     return [escape_control(", ".join(_process(row))) for row in every]
 
 
-def _rows(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> list[Row]:
-    return execute.records(con, query(), asked, growth.HAS_SNAPSHOTS, TABLES)
+def _rows(con: duckdb.DuckDBPyConnection, filters: Mapping[str, Value]) -> list[Row]:
+    return execute.records(con, query(), filters, growth.HAS_SNAPSHOTS, TABLES)
 
 
 def _process(row: Row) -> tuple[str, str]:

@@ -16,10 +16,10 @@ from bufdb.database.definitions import CATALOG
 from bufdb.database.engine import duckdb
 from bufdb.errors import UsageError
 from bufdb.query import execute
-from bufdb.query.asked import ALL, COUNTS, FINDINGS, NOTED, Known, glob, numbered, why_nothing
 from bufdb.query.catalogue import Catalogue
 from bufdb.query.catalogue import own as own_queries
 from bufdb.query.header import SavedQuery, Value
+from bufdb.query.parameters import ALL, COUNTS, FINDINGS, NOTED, Known, glob, numbered, why_nothing
 from bufdb.query.result import Result
 
 # -- What was compiled, and what holds the highest peak: answers of saved queries, put together ----
@@ -209,14 +209,14 @@ def sql_of(parts: Mapping[str, SavedQuery]) -> str:
 def overview(  # long: a line for each part of the screen
     con: duckdb.DuckDBPyConnection,
     parts: Mapping[str, SavedQuery],
-    asked: Mapping[str, Value],
+    filters: Mapping[str, Value],
     limit_bytes: int | None = None,
     limit_name: str | None = None,
     *,
     top_n: int | None = None,
     is_last: bool = False,
 ) -> Overview:
-    """Return the summary of the modules that `asked` (run, function, module: globs) selects.
+    """Return the summary of the modules that `filters` (run, function, module: globs) selects.
 
     `top_n` is the number of rows of each part, by default that of QUERIES. `is_last` says that the
     connection answers nothing after it (`narrowing.computed`).
@@ -224,24 +224,24 @@ def overview(  # long: a line for each part of the screen
     """
 
     def rows(sql: str) -> list[Row]:
-        return _rows(con, sql, asked)
+        return _rows(con, sql, filters)
 
-    with execute.of_asked(con, asked) as in_all_spaces:
+    with execute.of_asked(con, filters) as in_all_spaces:
         result = Overview(rows(COUNTS)[0])
         is_noted = execute.have_rows(con, NOTED)
         result.findings = rows(FINDINGS) if is_noted else []
         messages = rows(_MESSAGES) if is_noted else []
         with in_all_spaces():
-            spaces = _rows(con, _FUNCTIONS, {**asked, "color": ALL})
-    here = [row for row in spaces if _is_asked(row, asked.get("color"))]
+            spaces = _rows(con, _FUNCTIONS, {**filters, "color": ALL})
+    here = [row for row in spaces if _is_asked(row, filters.get("color"))]
     result.unknown = [row for row in here if row["unknown_reason"] is not None]
-    result.accounts = process.accounts(con, asked, top_n or MOST_BYSTANDERS)
-    result.pools = pool.accounts(con, asked)
-    result.growth = growth.rows(con, asked, top_n or MOST_BYSTANDERS)
+    result.accounts = process.accounts(con, filters, top_n or MOST_BYSTANDERS)
+    result.pools = pool.accounts(con, filters)
+    result.growth = growth.rows(con, filters, top_n or MOST_BYSTANDERS)
     if result.accounts:
-        result.copies = growth.copies(con, asked)
-        result.moments = growth.moments(con, asked)
-    result.kernels = kernels.rows(con, asked)
+        result.copies = growth.copies(con, filters)
+        result.moments = growth.moments(con, filters)
+    result.kernels = kernels.rows(con, filters)
     result.peak = next((row for row in here if row["peak_bytes"] is not None), None)
     result.out_of_memory = _of_a_message(messages, result.peak)
     limited = [row for row in here if row["color"] in LIMITED and need(row) is not None]
@@ -253,7 +253,7 @@ def overview(  # long: a line for each part of the screen
         set_limit(result, limit_bytes, limit_name)
         return result
     one = {name: glob(result.peak[name]) for name in ("run_name", "function_name")}
-    values: dict[str, Value] = {**asked, "run": one["run_name"], "function": one["function_name"]}
+    values: dict[str, Value] = {**filters, "run": one["run_name"], "function": one["function_name"]}
     if result.peak["platform"] is not None:
         values["platform"] = result.peak["platform"]
     result.others = [
@@ -290,12 +290,12 @@ def overview(  # long: a line for each part of the screen
     return result
 
 
-def steps(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> list[Row]:
+def steps(con: duckdb.DuckDBPyConnection, filters: Mapping[str, Value]) -> list[Row]:
     """Return the highest function that takes a gradient of each run, platform and memory space.
 
     As in `Overview.steps`; none where the highest function takes one.
     """
-    rows = _rows(con, _FUNCTIONS, {**asked, "color": ALL})
+    rows = _rows(con, _FUNCTIONS, {**filters, "color": ALL})
     return [of_space[0] for of_space in _steps(con, rows).values()]
 
 
@@ -391,13 +391,13 @@ Place = tuple[int, int | None]
 """A module in one memory space: module_id and color."""
 
 
-def each(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> dict[Place, Overview]:
+def each(con: duckdb.DuckDBPyConnection, filters: Mapping[str, Value]) -> dict[Place, Overview]:
     """Return the summary of each selected module in each memory space, without parts or limit.
 
     It is that of the module's function for the compilation which answers show, and of the module
     alone for others; without counts and findings, which are about all modules.
     """
-    values = {**asked, "color": ALL}
+    values = {**filters, "color": ALL}
     devices: dict[str, tuple[Device | None, str | None]] = {}
     messages: dict[int, list[Row]] = {}
     for row in _rows(con, _MESSAGES, values):
@@ -547,18 +547,18 @@ def summary(
     limits = limit_of(limit)
     space = None if color is None else str(color)
     globs = {"run": run, "function": function, "module": module, "color": space}
-    asked: dict[str, Value] = {name: text for name, text in globs.items() if text is not None}
+    filters: dict[str, Value] = {name: text for name, text in globs.items() if text is not None}
     catalogue = own_queries()
     parts = queries(catalogue, tuple(names))
     for query in parts.values():
-        for name in asked:
+        for name in filters:
             if query.param(name) is None:
                 raise UsageError(f"summary: --{name} is not a parameter of the query {query.name}")
     con = opened(sql_of(parts), runs=None if run is None else [run])
     for query in list(parts.values())[:1]:
-        asked = numbered(con, query, asked)
+        filters = numbered(con, query, filters)
     with execute.of_figures(con):
-        answer = overview(con, parts, asked, *limits, top_n=top_n, is_last=True)
+        answer = overview(con, parts, filters, *limits, top_n=top_n, is_last=True)
     if answer.counts["module_count"] or answer.accounts or answer.pools:
         return Summary(answer, None)
-    return Summary(answer, why_nothing(Known(con, CATALOG), catalogue.find("modules"), asked))
+    return Summary(answer, why_nothing(Known(con, CATALOG), catalogue.find("modules"), filters))

@@ -12,7 +12,7 @@ from bufdb.answers import summary
 from bufdb.answers.summary import Overview, Row
 from bufdb.errors import listed
 from bufdb.query import execute
-from bufdb.query.asked import glob
+from bufdb.query.parameters import glob
 from bufdb.render.text import human_bytes
 
 if TYPE_CHECKING:
@@ -111,14 +111,14 @@ def curves(
     Products that make no curve are left out: the labels by themselves are more useful.
     """
     by_function = {}
-    for asked in [*((label,) for label in labels), *itertools.combinations(labels, 2)]:
+    for combination in [*((label,) for label in labels), *itertools.combinations(labels, 2)]:
         values: dict[str, Value] = {"top_n": ALL_ROWS}
-        values |= {"label": ",".join(asked), "budget": limit_bytes}
+        values |= {"label": ",".join(combination), "budget": limit_bytes}
         result = execute.execute_query(con, query, values)
         names = [name for name, _ in result.columns]
-        rows = [Curve(asked, dict(zip(names, row, strict=True))) for row in result.rows]
-        if len(asked) == 1 or any(curve.row["model"] == "product" for curve in rows):
-            by_function[asked] = rows
+        rows = [Curve(combination, dict(zip(names, row, strict=True))) for row in result.rows]
+        if len(combination) == 1 or any(curve.row["model"] == "product" for curve in rows):
+            by_function[combination] = rows
     return by_function
 
 

@@ -58,14 +58,14 @@ async def answered(tools: Tools, tool: str, options: dict[str, Any], most_s: flo
     """
     import anyio
 
-    asked = pickle.dumps((tools, tool, options))
+    request = pickle.dumps((tools, tool, options))
     command = [sys.executable, "-P", "-c", _SCRIPT]
     async with await anyio.open_process(command, stderr=None) as child:
         try:
             assert child.stdin is not None and child.stdout is not None, "both are pipes"
             with anyio.fail_after(most_s):
                 with contextlib.suppress(anyio.BrokenResourceError):
-                    await child.stdin.send(len(asked).to_bytes(8, "big") + asked)
+                    await child.stdin.send(len(request).to_bytes(8, "big") + request)
                 parts = [part async for part in child.stdout]
         except TimeoutError as error:
             text = f"{tool} took more than {most_s:g} s and was ended; ask for less"

@@ -21,9 +21,9 @@ from bufdb.dumps.place import Bytes, Files
 from bufdb.dumps.remote import Url, is_url
 from bufdb.errors import UsageError
 from bufdb.ingest.ingest import ingest
-from bufdb.query import asked, execute
-from bufdb.query.asked import Known
+from bufdb.query import execute, parameters
 from bufdb.query.catalogue import Catalogue, query_folders
+from bufdb.query.parameters import Known
 from bufdb.query.sizes import as_limit
 from bufdb.render.output import write_file
 
@@ -276,7 +276,7 @@ def _note_nothing(
     con: duckdb.DuckDBPyConnection, query: SavedQuery, bound: Mapping[str, Value], row_count: int
 ) -> None:
     """Say which labels and runs there are not, and why there is no row."""
-    for text in asked.notes_on_nothing(Known(con, CATALOG), query, bound, row_count):
+    for text in parameters.notes_on_nothing(Known(con, CATALOG), query, bound, row_count):
         LOG.warning("%s", text)
 
 

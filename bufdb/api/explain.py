@@ -13,7 +13,7 @@ from bufdb.answers.targets import Outcome, table
 from bufdb.api.answer import Answer, dicts
 from bufdb.api.database import Database, connect
 from bufdb.errors import DatabaseError, UsageError
-from bufdb.query.asked import glob
+from bufdb.query.parameters import glob
 from bufdb.render.text import human_bytes
 
 # -- Memory over a program as an inline SVG, for a notebook ----------------------------------------
@@ -97,9 +97,9 @@ def _spans(db: Database, peak: Mapping[str, Any] | None) -> list[Span]:
     """Return the timeline of the module with the highest peak; empty if that is unknown."""
     if peak is None:
         return []
-    asked = {"module": glob(peak["module_key"]), "color": peak["color"], "top_n": BARS}
+    parameters = {"module": glob(peak["module_key"]), "color": peak["color"], "top_n": BARS}
     columns = "start_time, end_time, occupied_bytes, instruction_name"
-    rows = db.query("timeline", **asked).filter("unknown_reason IS NULL").project(columns)
+    rows = db.query("timeline", **parameters).filter("unknown_reason IS NULL").project(columns)
     return [Span(*row) for row in rows.fetchall()]
 
 

@@ -76,14 +76,14 @@ class Runs:
 
     async def fit(self, report: Report, program: str, limit: str, **options: str | None) -> str:
         """Find what to change so that a program fits, and return the plans and a patch."""
-        asked = {"limit": limit, **options}
-        got = await self._run(report, "fit", _words("fit", program, asked))
+        settings = {"limit": limit, **options}
+        got = await self._run(report, "fit", _words("fit", program, settings))
         data = got["data"]
         if isinstance(data, dict) and data.get("patch"):
             got["next"] = "apply data.patch with `git apply`: it was compiled, and it fits"
         elif isinstance(data, dict) and data.get("untried"):
             also = ",".join(data["untried"])
-            arguments = {"program": program, **_set(asked), "also": also}
+            arguments = {"program": program, **_set(settings), "also": also}
             got["next"] = {"tool": "fit", "arguments": arguments}
         return _text(got)
 

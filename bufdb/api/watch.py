@@ -20,7 +20,7 @@ from bufdb.capture.snapshots import Snapshots
 from bufdb.capture.target import jax_module
 from bufdb.capture.words import seconds_of
 from bufdb.errors import BufdbError, UsageError, one_line
-from bufdb.query.asked import glob
+from bufdb.query.parameters import glob
 
 
 def _print(text: str) -> None:

@@ -247,7 +247,7 @@ class Watch:
             why = self._why_unknown(error, call)
         error = error or next(iter(late), None)
         message = str(error).strip().splitlines()[0][:400] if error is not None else None
-        asked = _REQUESTED.search(str(error)) if error is not None else None
+        request = _REQUESTED.search(str(error)) if error is not None else None
         every = list(_seen_parts(array for array, is_sound in sound if is_sound))
         parts = list(_once(every))
         account = {
@@ -257,7 +257,7 @@ class Watch:
             "snapshot": ordinal,
             "failed_program": None if call is None else _module_name(call.program.xla_executable),
             "message": message,
-            "requested_bytes": int(asked[1]) if asked else None,
+            "requested_bytes": int(request[1]) if request else None,
             "limit_bytes": self.limit_bytes,
             "arguments_unknown_reason": why,
             "arguments": None if why else _arguments(sound, call),

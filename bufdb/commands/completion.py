@@ -18,8 +18,8 @@ from click.shell_completion import CompletionItem
 from bufdb.commands import common
 from bufdb.database.patience import PATIENCE, Patience
 from bufdb.errors import BufdbError
-from bufdb.query.asked import Known
 from bufdb.query.header import QueryFileError, SavedQuery
+from bufdb.query.parameters import Known
 
 OPEN_PARAMETER = "bufdb.open_parameter"
 """Key of the context's meta: the NAME of a -p at the end of the line that has no VALUE yet."""

@@ -103,12 +103,12 @@ def command(
 
     base, new = paths.sides(base, new)
     opened = partial(common.open_database, db)
-    asked: dict[str, Any] = {"by": key_name, "function": function, "module": module}
-    asked |= {"color": color, "pairs": pairs}
+    options: dict[str, Any] = {"by": key_name, "function": function, "module": module}
+    options |= {"color": color, "pairs": pairs}
     if output["format_name"] in _TEXT_FORMATS:
         shown = top or DEFAULT_TOP
-        comparison = diff.diff(opened, base, new, top=shown, **asked)
-        held = _held(opened, base, new, asked)
+        comparison = diff.diff(opened, base, new, top=shown, **options)
+        held = _held(opened, base, new, options)
         if not comparison.comparison.figures and held:
             common.write("\n".join([*held, ""]), output["output"])
             return
@@ -118,17 +118,20 @@ def command(
         return
     if top is not None:
         common.note("--top cuts tables and Markdown only; all rows are written")
-    found_pieces = diff.in_pieces(opened, base, new, **asked)
+    found_pieces = diff.in_pieces(opened, base, new, **options)
     common.emit_pieces(
         map(_noted, found_pieces), format_name=output["format_name"], output=output["output"]
     )
 
 
-def _held(opened: Any, base: str, new: str, asked: dict[str, Any]) -> list[str]:
+def _held(opened: Any, base: str, new: str, options: dict[str, Any]) -> list[str]:
     """Return what processes hold, unless only some programs are asked about."""
     from bufdb.answers import process_changes
 
-    if any(asked[name] is not None for name in ("function", "module", "color")) or asked["pairs"]:
+    if (
+        any(options[name] is not None for name in ("function", "module", "color"))
+        or options["pairs"]
+    ):
         return []
     return process_changes.lines(opened, base, new, {})
 

@@ -9,9 +9,9 @@ import click
 
 from bufdb.commands import common, completion, paths
 from bufdb.errors import UsageError, quote
-from bufdb.query import asked, header
-from bufdb.query.asked import Known
+from bufdb.query import header, parameters
 from bufdb.query.header import SavedQuery
+from bufdb.query.parameters import Known
 from bufdb.render.queries import help_text
 
 OPTIONS = {
@@ -271,5 +271,5 @@ def _answer(
         if output["format_name"] == "table" and not output["full"]:
             result = result.without_empty(query.unasked_columns(bound))
         common.emit(result, **output)
-    for text in asked.notes_on_nothing(Known(con, CATALOG), query, bound, row_count):
+    for text in parameters.notes_on_nothing(Known(con, CATALOG), query, bound, row_count):
         common.note(text)

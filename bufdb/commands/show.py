@@ -111,11 +111,11 @@ def command(
     if step is not None and peak is not None:
         raise UsageError("--step and --peak both say which instant to show; give one of them")
     globs = {"run": run, "function": function, "module": module, "color": color}
-    asked: dict[str, Value] = {key: text for key, text in globs.items() if text is not None}
+    filters: dict[str, Value] = {key: text for key, text in globs.items() if text is not None}
     queries = picture.queries(own_queries(), tree)
     sql = "\n".join([subject.SQL, subject.NAMES, picture.sql_of(queries)])
     con = common.open_database(db, sql, runs=None if run is None else [run])
-    chosen = subject.choose(con, "show", name, asked)
+    chosen = subject.choose(con, "show", name, filters)
     if chosen.others:
         common.note(chosen.others)
     stream = sys.stdout if output is None else None
@@ -145,15 +145,15 @@ def _process(
     from bufdb.show import drawing
     from bufdb.show.screen import width_of
 
-    asked: dict[str, Value] = {key: text for key, text in globs.items() if text is not None}
+    filters: dict[str, Value] = {key: text for key, text in globs.items() if text is not None}
     if name is not None:
-        asked["profile"] = name
+        filters["profile"] = name
     run = globs["run"]
     sql = "\n".join([growth.HAS_SNAPSHOTS, process_curve.query().sql])
     con = common.open_database(db, sql, runs=None if run is None else [run])
-    curves = process_curve.curves(con, asked, process_screen.MOST)
+    curves = process_curve.curves(con, filters, process_screen.MOST)
     if not curves and name is not None:
-        every = process_curve.processes(con, {**asked, "profile": None})
+        every = process_curve.processes(con, {**filters, "profile": None})
         if every:
             names = ", ".join(every[:_NAMES]) + (", …" if len(every) > _NAMES else "")
             raise UsageError(f"no process matches '{escape_control(name)}'; there is {names}")
@@ -163,7 +163,7 @@ def _process(
             "bufdb.watch"
         )
     if len(curves) == process_screen.MOST:
-        other_count = len(process_curve.processes(con, asked)) - len(curves)
+        other_count = len(process_curve.processes(con, filters)) - len(curves)
         if other_count:
             common.note(
                 f"the {len(curves)} processes that hold the most; {other_count} more: "

@@ -15,7 +15,7 @@ import click
 
 from bufdb.commands import common, completion, paths
 from bufdb.errors import one_line
-from bufdb.query.asked import glob
+from bufdb.query.parameters import glob
 from bufdb.render.text import use_colour
 
 if TYPE_CHECKING:

@@ -169,9 +169,9 @@ def command(
         require_question(without, donate, until)
         module, run = _compiled(_function(script, devices, db, run))
         script = None
-    asked: dict[str, Any] = {"without": without, "donate": donate, "keep": keep, "until": until}
-    asked |= {"by": by, "order": order, "run": run, "color": color}
-    answer = what_if(opened, module, **asked)
+    options: dict[str, Any] = {"without": without, "donate": donate, "keep": keep, "until": until}
+    options |= {"by": by, "order": order, "run": run, "color": color}
+    answer = what_if(opened, module, **options)
     for text in answer.notes:
         common.note(text)
     if script is not None:

@@ -252,8 +252,8 @@ def _without_rows(
     }
     for view in needs:
         del waiting[view]
-    asked = [f"(SELECT '{view}' FROM ({need}) LIMIT 1)" for view, need in needs.items() if need]
-    rows = con.execute(" UNION ALL ".join(asked)).fetchall() if asked else []
+    selects = [f"(SELECT '{view}' FROM ({need}) LIMIT 1)" for view, need in needs.items() if need]
+    rows = con.execute(" UNION ALL ".join(selects)).fetchall() if selects else []
     return needs.keys() - {view for (view,) in rows}
 
 

@@ -71,22 +71,22 @@ def export(
     """
     _require(form, color, frames)
     globs = {"run": run, "function": function, "module": module}
-    asked: dict[str, Value] = {name: text for name, text in globs.items() if text is not None}
+    filters: dict[str, Value] = {name: text for name, text in globs.items() if text is not None}
     if keep and not anonymize:
         raise UsageError("--keep is for --anonymize; without it all labels stay")
     if form in TABLES:
-        _write_tables(opened, db, asked, form, output, anonymous=anonymize, keep=keep)
+        _write_tables(opened, db, filters, form, output, anonymous=anonymize, keep=keep)
         return []
     if color is not None:
-        asked["color"] = int(color) if str(color).isdecimal() else color
+        filters["color"] = int(color) if str(color).isdecimal() else color
     with ExitStack() as stack:
         if anonymize:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bufdb-"))
             hidden = str(Path(folder) / "anonymous.duckdb")
-            _write_tables(opened, db, asked, "bundle", Path(hidden), anonymous=True, keep=keep)
+            _write_tables(opened, db, filters, "bundle", Path(hidden), anonymous=True, keep=keep)
             opened = partial(store.open_readable, hidden)
-            asked = {name: asked[name] for name in asked if name == "color"}
-        data, notes = _picture(opened, asked, form, all_frames=frames == "all")
+            filters = {name: filters[name] for name in filters if name == "color"}
+        data, notes = _picture(opened, filters, form, all_frames=frames == "all")
     write_file(output, data)
     return notes
 
@@ -104,32 +104,34 @@ def _require(form: str, color: int | str | None, frames: str) -> None:
 def _write_tables(
     opened: Open,
     db: str,
-    asked: dict[str, Value],
+    filters: dict[str, Value],
     form: str,
     output: Path,
     *,
     anonymous: bool,
     keep: Sequence[str],
 ) -> None:
-    con = opened(allow_files=True, runs=_runs(asked))
+    con = opened(allow_files=True, runs=_runs(filters))
     is_bundle = form == "bundle"
-    selection = tables.Selection(con, asked, anonymous=anonymous, keep=keep, has_sources=is_bundle)
+    selection = tables.Selection(
+        con, filters, anonymous=anonymous, keep=keep, has_sources=is_bundle
+    )
     if is_bundle:
         tables.write_bundle(selection, output, db)
     else:
         tables.write(selection, output, form)
 
 
-def _runs(asked: Mapping[str, Value]) -> list[str] | None:
-    return None if asked.get("run") is None else [str(asked["run"])]
+def _runs(filters: Mapping[str, Value]) -> list[str] | None:
+    return None if filters.get("run") is None else [str(filters["run"])]
 
 
 def _picture(
-    opened: Open, asked: dict[str, Value], form: str, *, all_frames: bool
+    opened: Open, filters: dict[str, Value], form: str, *, all_frames: bool
 ) -> tuple[bytes, list[str]]:
     """Return the picture, and notes for its reader."""
-    con = opened(_SQL, runs=_runs(asked))
-    chosen = shown.choose(con, asked)
+    con = opened(_SQL, runs=_runs(filters))
+    chosen = shown.choose(con, filters)
     if form in ("perfetto", "torch-snapshot"):
         chosen = shown.with_instants(chosen)
     chosen = shown.largest(chosen) if form in ONE else shown.first(chosen)

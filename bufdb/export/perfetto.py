@@ -70,8 +70,8 @@ def _counter(
     name = wire.text(2, f"occupied bytes, {function.memory_space}")
     unit = wire.message(8, wire.integer(3, _BYTES))
     yield _track(track, name + wire.integer(5, parent) + unit)
-    asked = {"module_id": function.module_id, "color": function.color}
-    rows = con.execute(STEPS, asked).fetchall()
+    parameters = {"module_id": function.module_id, "color": function.color}
+    rows = con.execute(STEPS, parameters).fetchall()
     last = [(function.schedule_length + 1, size) for _, size in rows[-1:]]
     for time, size in [*rows, *last]:
         body = wire.integer(9, _COUNTER) + wire.integer(11, track) + wire.integer(30, size)

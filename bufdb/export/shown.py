@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from bufdb.database.engine import duckdb
 from bufdb.errors import BufdbError, listed, quote
 from bufdb.query import execute
-from bufdb.query.asked import find_space, is_plain_space
 from bufdb.query.header import Value
+from bufdb.query.parameters import find_space, is_plain_space
 
 SQL = """
 SELECT
@@ -73,13 +73,13 @@ class Chosen:
     """Functions with an unknown peak, and why."""
 
 
-def numbered(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> dict[str, Value]:
+def numbered(con: duckdb.DuckDBPyConnection, filters: Mapping[str, Value]) -> dict[str, Value]:
     """Return the parameters, with the number of a memory space in place of its name.
 
     Raises:
         UsageError: no memory space has that name, or spaces of several platforms do.
     """
-    values = dict(asked)
+    values = dict(filters)
     color = values.get("color")
     if color is not None and not is_plain_space(color):
         values["platform"], number = find_space(con, "export", str(color), values)
@@ -87,14 +87,14 @@ def numbered(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> dict
     return values
 
 
-def choose(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> Chosen:
+def choose(con: duckdb.DuckDBPyConnection, filters: Mapping[str, Value]) -> Chosen:
     """Return the selected functions.
 
     Raises:
         UsageError: there is no such memory space.
         BufdbError: nothing is selected, or no peak of what is selected is known.
     """
-    rows = execute.execute_with(con, SQL, numbered(con, asked), "export").rows
+    rows = execute.execute_with(con, SQL, numbered(con, filters), "export").rows
     functions, notes = [], []
     for *facts, reason in rows:
         function = Function(*facts)
@@ -106,8 +106,8 @@ def choose(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> Chosen
     if not functions:
         if notes:
             raise BufdbError(f"nothing to export: {notes[0]}")
-        filters = ", ".join(f"{name} {quote(str(value))}" for name, value in asked.items())
-        what = f"no module with {filters}" if filters else "no module is stored"
+        wanted = ", ".join(f"{name} {quote(str(value))}" for name, value in filters.items())
+        what = f"no module with {wanted}" if wanted else "no module is stored"
         raise BufdbError(f"nothing to export: {what}; 'bufdb query modules' lists them")
     notes = list(dict.fromkeys(notes))
     if len(notes) > _MOST_NAMED:

@@ -51,9 +51,9 @@ def export_sources(
         BufdbError: no file is kept, or one is damaged or cannot be written.
     """
     globs = {"run": run, "function": function, "module": module}
-    asked: dict[str, Value] = {name: text for name, text in globs.items() if text is not None}
+    filters: dict[str, Value] = {name: text for name, text in globs.items() if text is not None}
     con = opened(allow_files=True, runs=None if run is None else [run])
-    Selection(con, asked, anonymous=False)
+    Selection(con, filters, anonymous=False)
     made = folder.with_name(f".{folder.name}-{os.urandom(8).hex()}.tmp")
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

@@ -77,7 +77,7 @@ class Selection:
     def __init__(
         self,
         con: duckdb.DuckDBPyConnection,
-        asked: Mapping[str, Value],
+        filters: Mapping[str, Value],
         *,
         anonymous: bool,
         keep: Sequence[str] = (),
@@ -95,15 +95,15 @@ class Selection:
         self.anonymous = anonymous
         self.has_sources = has_sources and not anonymous
         self._kept_labels = ", ".join(map(sql_text, keep)) or "NULL"
-        globs = {name: str(asked[name]) for name in ("function", "module") if name in asked}
-        _ask(con, asked, globs)
+        globs = {name: str(filters[name]) for name in ("function", "module") if name in filters}
+        _ask(con, filters, globs)
         ((module_count,), (run_count,)) = con.execute(
             "SELECT count(*) FROM temp.main.exported_modules "
             "UNION ALL SELECT count(*) FROM temp.main.exported_runs"
         ).fetchall()
         self.module_count = module_count
-        if asked and not (module_count if globs else run_count):
-            what = ", ".join(f"{name} {quote(str(value))}" for name, value in asked.items())
+        if filters and not (module_count if globs else run_count):
+            what = ", ".join(f"{name} {quote(str(value))}" for name, value in filters.items())
             raise BufdbError(
                 f"nothing to export: no module with {what}; 'bufdb query modules' lists them"
             )
@@ -219,10 +219,10 @@ def _kind(table: str, column: str) -> str:
 
 
 def _ask(
-    con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value], globs: Mapping[str, str]
+    con: duckdb.DuckDBPyConnection, filters: Mapping[str, Value], globs: Mapping[str, str]
 ) -> None:
     """Fill exported_modules and exported_runs; module filters narrow the runs to theirs."""
-    values: dict[str, Value] = {"run": asked["run"]} if asked.get("run") is not None else {}
+    values: dict[str, Value] = {"run": filters["run"]} if filters.get("run") is not None else {}
     sql = "SELECT run_name FROM asked_runs ORDER BY run_name"
     con.execute(
         "CREATE OR REPLACE TEMP TABLE exported_runs (run_name VARCHAR, exported_run_name VARCHAR)"

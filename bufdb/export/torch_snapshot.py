@@ -43,8 +43,8 @@ def snapshot(
     writer = _Writer()
     for device, function in enumerate(functions):
         hlo_values = values(con, function, all_frames=all_frames)
-        asked = {"module_id": function.module_id, "color": function.color}
-        allocations = con.execute(ALLOCATIONS, asked).fetchall()
+        parameters = {"module_id": function.module_id, "color": function.color}
+        allocations = con.execute(ALLOCATIONS, parameters).fetchall()
         writer.add(device, function, allocations, hlo_values)
     document = {"segments": writer.segments, "device_traces": writer.traces}
     return pickle.dumps(document, protocol=PICKLE_PROTOCOL)

@@ -164,9 +164,9 @@ def values(
         at_peak: only values that hold bytes at the peak.
     """
     stacks = _Stacks(con, function.module_id, all_frames)
-    asked = {"module_id": function.module_id, "color": function.color}
+    parameters = {"module_id": function.module_id, "color": function.color}
     hlo_values = []
-    for row in con.execute(_AT_PEAK if at_peak else VALUES, asked).fetchall():
+    for row in con.execute(_AT_PEAK if at_peak else VALUES, parameters).fetchall():
         kind, op_path, relation = row[2], row[10], row[11]
         frames = stacks.attributed(relation, row[12:15], row[15:18], row[18:21])
         if not frames:

@@ -68,13 +68,13 @@ def findings(tree: exp.Expr) -> list[str]:
 def with_asked_views(tree: exp.Expr) -> exp.Expr:
     """Return the query with each view that reads variables as a CTE before its own CTEs."""
     whole = tree.copy()
-    asked = [
+    needed = [
         exp.CTE(this=view.copy(), alias=exp.TableAlias(this=exp.to_identifier(name)))
         for name, view in asked_views(tree).items()
     ]
-    if asked:
+    if needed:
         own = whole.args.get("with_") or exp.With(expressions=[])
-        own.set("expressions", [*asked, *own.expressions])
+        own.set("expressions", [*needed, *own.expressions])
         whole.set("with_", own)
     return whole
 

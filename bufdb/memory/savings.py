@@ -141,8 +141,8 @@ class Savings:
     def _wrong(self, group: Ints, time: Ints) -> Bools:
         """Return groups whose curve is not the union of the ranges at one of these instants."""
         wrong = np.zeros(self.groups, np.bool_)
-        asked = ~self.counted[group] & (time != self.occupied.peak_time[group])
-        instants = distinct((group[asked] << SHIFT) + time[asked])
+        is_open = ~self.counted[group] & (time != self.occupied.peak_time[group])
+        instants = distinct((group[is_open] << SHIFT) + time[is_open])
         if not len(instants):
             return wrong
         expected = self.curves.at(instants)

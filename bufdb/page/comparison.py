@@ -12,8 +12,8 @@ from bufdb.answers import diff
 from bufdb.database.engine import duckdb
 from bufdb.errors import UsageError, quote
 from bufdb.query import execute
-from bufdb.query.asked import ALL, COUNTS, FINDINGS, glob
 from bufdb.query.header import Value
+from bufdb.query.parameters import ALL, COUNTS, FINDINGS, glob
 
 # -- The modules that a page lists, one row for each memory space, with the figures of each --------
 #

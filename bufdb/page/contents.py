@@ -15,9 +15,9 @@ from bufdb.page import comparison, tables, values
 from bufdb.page.comparison import Compared, Filters, Module
 from bufdb.page.picture import Picture, picture
 from bufdb.page.tables import Table
-from bufdb.query.asked import COUNTS, FINDINGS
 from bufdb.query.catalogue import Catalogue
 from bufdb.query.header import SavedQuery
+from bufdb.query.parameters import COUNTS, FINDINGS
 
 AT_ONCE = 100_000
 """Values that are read at once, or those of one module if it has more."""

@@ -24,8 +24,8 @@ from bufdb.page import comparison, contents, tables
 from bufdb.page.comparison import Compared, Module
 from bufdb.page.contents import Contents, Shown
 from bufdb.page.slots import TooLargeError, pack, slot
-from bufdb.query.asked import Known, glob, why_nothing
 from bufdb.query.catalogue import own as own_queries
+from bufdb.query.parameters import Known, glob, why_nothing
 
 if TYPE_CHECKING:
     from bufdb.query.header import Value

@@ -17,10 +17,10 @@ from bufdb.database import narrowing
 from bufdb.database.engine import duckdb
 from bufdb.page.comparison import Filters, Module
 from bufdb.query import execute
-from bufdb.query.asked import ALL, glob
 from bufdb.query.catalogue import Catalogue
 from bufdb.query.catalogue import own as own_queries
 from bufdb.query.header import SavedQuery, Value
+from bufdb.query.parameters import ALL, glob
 
 NAMES = (
     "peak",

@@ -90,9 +90,9 @@ def violations(
     """
     by_name: dict[str, Violation] = {}
     queries = checks() if queries is None else queries
-    asked = "\n".join(query.sql for query in queries)
+    sql = "\n".join(query.sql for query in queries)
     done, total = 0, _module_count(con)
-    for part in _parts(con, part_rows, asked):
+    for part in _parts(con, part_rows, sql):
         for number, query in enumerate(queries):
             if progress is not None:
                 progress(done + part.module_count * number // len(queries), total)
@@ -186,10 +186,10 @@ def _is_about(query: SavedQuery, part: _Part) -> bool:
     return "NULL" in text if part.is_rest else not text.startswith("NULL")
 
 
-def _parts(con: duckdb.DuckDBPyConnection, part_rows: int, asked: str) -> Iterator[_Part]:
+def _parts(con: duckdb.DuckDBPyConnection, part_rows: int, sql: str) -> Iterator[_Part]:
     """Yield copies of the rows of some modules at a time, and of the rows of no module.
 
-    Each copy has those of bufdb's views that the SQL `asked` names.
+    Each copy has those of bufdb's views that `sql` names.
     """
     cursor = con.cursor()
     row = cursor.execute(
@@ -197,7 +197,7 @@ def _parts(con: duckdb.DuckDBPyConnection, part_rows: int, asked: str) -> Iterat
         "WHERE table_name = 'modules' AND schema_name = 'main'"
     ).fetchone()
     assert row is not None
-    tables = _Tables(cursor, str(row[0]), asked)
+    tables = _Tables(cursor, str(row[0]), sql)
     try:
         tables.plan(part_rows)
         numbers = cursor.execute(f"SELECT DISTINCT part FROM {_PLAN} ORDER BY part").fetchall()
@@ -219,8 +219,8 @@ def _parts(con: duckdb.DuckDBPyConnection, part_rows: int, asked: str) -> Iterat
 class _Tables:
     """The tables of a database, and a copy of a part of them."""
 
-    def __init__(self, cursor: duckdb.DuckDBPyConnection, database: str, asked: str) -> None:
-        self.cursor, self.database, self.asked = cursor, database, asked
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, database: str, sql: str) -> None:
+        self.cursor, self.database, self.sql = cursor, database, sql
         self.has_views = False
         rows = cursor.execute(
             "SELECT table_name, list(column_name) FROM duckdb_columns() "
@@ -260,7 +260,7 @@ class _Tables:
         """Copy the modules of a part, or the rows of no module, replacing the last part.
 
         Afterwards unqualified names mean the copy, and those of bufdb's own views of it that
-        `asked` names. Creating all views, with comments, took longer than most checks.
+        `sql` names. Creating all views, with comments, took longer than most checks.
         """
         execute = self.cursor.execute
         execute(f"USE {_COPY}")
@@ -275,7 +275,7 @@ class _Tables:
         for table in self.names:
             if table not in self.of_modules and table != "shapes":
                 execute(f'CREATE VIEW "{table}" AS SELECT * FROM {self._of(table)}')
-        for sql in definitions.views(self.asked, comments=False).values():
+        for sql in definitions.views(self.sql, comments=False).values():
             execute(sql)
 
     def _copy(self, table: str, condition: str) -> None:

@@ -20,7 +20,7 @@ from bufdb.database.faults import is_interrupt
 from bufdb.database.memory import SMALL
 from bufdb.database.quoting import sql_name
 from bufdb.errors import BufdbError, DatabaseError, UsageError, did_you_mean, quote
-from bufdb.query import asked, pairs
+from bufdb.query import pairs, parameters
 from bufdb.query.computed_views import (
     LIBRARY_FILES,
     MOST_FILES,
@@ -65,7 +65,7 @@ def bind(query: SavedQuery, texts: Mapping[str, str]) -> dict[str, Value]:
             known = [param.name for param in query.params]
             hint = did_you_mean(name, known) or f"; it has {', '.join(known) or 'none'}"
             raise UsageError(f"{query.name}: no parameter {quote(name)}{hint}")
-        values[param.name] = asked.value(query, param, text)
+        values[param.name] = parameters.value(query, param, text)
     return values
 
 
@@ -76,7 +76,7 @@ def runs_asked(values: Mapping[str, Value]) -> list[str] | None:
     sides = [values.get("base"), values.get("new")]
     if None in sides:
         return None
-    return [asked.glob(str(side)) for side in sides]
+    return [parameters.glob(str(side)) for side in sides]
 
 
 def execute_query(
@@ -105,7 +105,7 @@ def _settled(
     con: duckdb.DuckDBPyConnection, query: SavedQuery, values: Mapping[str, Value]
 ) -> dict[str, Value]:
     """Return all values, with numbers of memory spaces; errors as of `execute_query`."""
-    settled = asked.numbered(con, query, query.with_settings(values))
+    settled = parameters.numbered(con, query, query.with_settings(values))
     base, new, pair = (settled.get(name) for name in ("base", "new", "pair"))
     if query.is_own and base is not None and new is not None and pair:
         texts = str(pair).split(",")
@@ -247,8 +247,8 @@ def records(
 
 def have_rows(con: duckdb.DuckDBPyConnection, tables: Sequence[str]) -> bool:
     """Return whether one of the tables has a row, which takes less than any question about them."""
-    asked = (table for table in tables if not narrowing.is_empty(con, table))
-    return any(con.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in asked)
+    filled = (table for table in tables if not narrowing.is_empty(con, table))
+    return any(con.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in filled)
 
 
 def execute_with(

@@ -161,12 +161,12 @@ class SavedQuery(NamedTuple):
 
     def unasked_columns(self, values: Mapping[str, Value]) -> set[str]:
         """Columns that have no meaning with these values: the alias of the same choice has none."""
-        asked = {param.name: param.default for param in self.params}
-        asked |= {name: value for name, value in values.items() if value is not None}
+        settings = {param.name: param.default for param in self.params}
+        settings |= {name: value for name, value in values.items() if value is not None}
         chosen = {param.name for param in self.params if param.choices}
         for alias in self.aliases:
             choice = {name: known for name, known in alias.choices if name in chosen}
-            if choice and alias.columns and all(asked[name] in choice[name] for name in choice):
+            if choice and alias.columns and all(settings[name] in choice[name] for name in choice):
                 shown = {column for column, _ in alias.columns}
                 return {column.name for column in self.columns} - shown
         return set()

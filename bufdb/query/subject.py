@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from bufdb.errors import UsageError, did_you_mean, quote
 from bufdb.query import execute
-from bufdb.query.asked import find_space, glob, is_plain_space
 from bufdb.query.header import Value
+from bufdb.query.parameters import find_space, glob, is_plain_space
 
 if TYPE_CHECKING:
     import duckdb
@@ -96,7 +96,7 @@ class Subject:
     """A sentence on other matching modules; '' if there are none."""
 
     @property
-    def asked(self) -> dict[str, Value]:
+    def filters(self) -> dict[str, Value]:
         """Parameters that limit a saved query to this module in this space."""
         values: dict[str, Value] = {"run": glob(self.run_name), "module": glob(self.module_key)}
         if self.color is not None:
@@ -105,7 +105,7 @@ class Subject:
 
 
 def choose(
-    con: duckdb.DuckDBPyConnection, asker: str, name: str | None, asked: Mapping[str, Value]
+    con: duckdb.DuckDBPyConnection, asker: str, name: str | None, filters: Mapping[str, Value]
 ) -> Subject:
     """Return the matching module with the largest need, known peaks before unknown ones.
 
@@ -113,12 +113,12 @@ def choose(
         con: the database.
         asker: the command, which begins a message.
         name: key or name of a module, name of a function, or a glob of one; None for all.
-        asked: run, function, module (globs) and color (number, name or all), as in saved queries.
+        filters: run, function, module (globs) and color (number, name or all), as in saved queries.
 
     Raises:
         UsageError: nothing matches, or there is no such memory space.
     """
-    values = {key: value for key, value in asked.items() if value is not None}
+    values = {key: value for key, value in filters.items() if value is not None}
     color = values.pop("color", None)
     if color is not None and not is_plain_space(color):
         values["platform"], color = find_space(con, asker, str(color), values)

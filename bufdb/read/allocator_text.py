@@ -121,12 +121,12 @@ class _Reader:
 
     def begin(self, line: re.Match[str]) -> None:
         """Begin a report; the failed request is in a line of its own above it."""
-        asked = line["rounded"] or line["request"]
+        requested = line["rounded"] or line["request"]
         kept = {_REQUESTED: self.statistics[_REQUESTED]} if _REQUESTED in self.statistics else {}
-        self.statistics, self.chunks = {} if asked else kept, {}
+        self.statistics, self.chunks = {} if requested else kept, {}
         self.block, self.binned = None, Amount(0, 0)
-        if asked:
-            self.statistics[_REQUESTED] = Amount(int(asked), 0)
+        if requested:
+            self.statistics[_REQUESTED] = Amount(int(requested), 0)
 
     def add(self, line: str) -> bool:
         """Take a line of a report; return whether it says anything."""

@@ -20,7 +20,7 @@ from bufdb.capture.simulated import Devices
 from bufdb.dumps.place import Files
 from bufdb.errors import BufdbError, DatabaseError, UsageError
 from bufdb.ingest.ingest import ingest
-from bufdb.query.asked import glob
+from bufdb.query.parameters import glob
 
 if TYPE_CHECKING:
     from bufdb.recording.sweep import Combination

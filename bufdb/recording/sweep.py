@@ -31,8 +31,8 @@ from bufdb.errors import (
     did_you_mean,
     quote,
 )
-from bufdb.query.asked import glob
 from bufdb.query.catalogue import own as own_queries
+from bufdb.query.parameters import glob
 from bufdb.query.result import Result
 from bufdb.recording.command import Captured, Dumps, capture, dump_folder
 from bufdb.render.progress import duration

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
-from bufdb.query import asked
+from bufdb.query import parameters
 from bufdb.query.header import GROUPS, Parameter, SavedQuery
 from bufdb.render import text
 
@@ -98,8 +98,8 @@ def _param_text(param: Parameter) -> str:
     text = param.text
     if param.choices:
         text += f" One of {', '.join(str(choice) for choice in param.choices)}."
-    if asked.is_size(param):
+    if parameters.is_size(param):
         text += " A unit may follow, as in 32MiB."
-    if asked.is_space(param):
+    if parameters.is_space(param):
         text += " A name, such as hbm, works where only one platform has it."
     return text if param.default is None else f"{text} [default: {param.default}]"

@@ -72,9 +72,9 @@ class Users(Observer):
         is_asked = np.zeros(len(values), np.bool_)
         is_asked[temps] = True
         is_asked[self._outputs(held)] = True
-        asked = np.flatnonzero(is_asked)
-        for part in parts(len(asked)):
-            rows = asked[part]
+        selected = np.flatnonzero(is_asked)
+        for part in parts(len(selected)):
+            rows = selected[part]
             user, steps = self.of_values(rows, lifetimes)
             there = user >= 0
             rows, user, steps = rows[there], user[there], steps[there]

@@ -77,7 +77,7 @@ def _sizes(
 def _more(query: SavedQuery, chosen: Subject, instant: dict[str, Value]) -> str:
     """Return the command that shows the rest."""
     words = ["bufdb", "query", query.name]
-    for key, value in chosen.asked.items():
+    for key, value in chosen.filters.items():
         words += [f"--{key}", str(value)]
     for key, value in instant.items():
         words += ["-p", key, str(value)]

@@ -217,10 +217,10 @@ def queries(catalogue: Catalogue, tree: str | None) -> dict[str, SavedQuery]:
     return {name: catalogue.find(name) for name in names}
 
 
-def sql_of(asked: Mapping[str, SavedQuery]) -> str:
+def sql_of(queries: Mapping[str, SavedQuery]) -> str:
     """Return all SQL that is executed for a picture; `open_readable` derives the views it needs."""
     own = [STEPS, PEAKS, ASKED_INSTANT, INSTRUCTION, ALLOCATIONS, PARTS, UNSEEN]
-    return "\n".join([*own, *(query.sql for query in asked.values())])
+    return "\n".join([*own, *(query.sql for query in queries.values())])
 
 
 def picture(
@@ -242,17 +242,17 @@ def picture(
     Raises:
         UsageError: there is no such instant.
     """
-    asked: dict[str, object] = {"module_id": subject.module_id, "color": subject.color}
+    parameters: dict[str, object] = {"module_id": subject.module_id, "color": subject.color}
     chosen = _instant(con, subject, instant)
-    steps = con.execute(STEPS, asked).fetchall() or [(0, subject.fixed_bytes or 0)]
+    steps = con.execute(STEPS, parameters).fetchall() or [(0, subject.fixed_bytes or 0)]
     last = max(subject.schedule_length, steps[-1][0], chosen.time)
     columns = [Column(*pair) for pair in highest(steps, last, column_count)]
-    rows = con.execute(ALLOCATIONS, asked).fetchall()
+    rows = con.execute(ALLOCATIONS, parameters).fetchall()
     times = [column.time for column in [*columns, chosen]]
-    parts = con.execute(PARTS, {**asked, "times": times, "by": by or "line"}).fetchall()
+    parts = con.execute(PARTS, {**parameters, "times": times, "by": by or "line"}).fetchall()
     is_without_lines = by is None and bool(parts) and all(row[-1] is None for row in parts)
     if is_without_lines:
-        parts = con.execute(PARTS, {**asked, "times": times, "by": "op"}).fetchall()
+        parts = con.execute(PARTS, {**parameters, "times": times, "by": "op"}).fetchall()
     starts, arena_bytes = _arena(rows, parts)
     by_time: dict[int, list[Part]] = {}
     for time, index, begin, end, group in parts:
@@ -260,7 +260,7 @@ def picture(
         by_time.setdefault(time, []).append(part)
     for column in [*columns, chosen]:
         column.parts = by_time.get(column.time, [])
-    ((unseen,),) = con.execute(UNSEEN, {**asked, "times": times}).fetchall()
+    ((unseen,),) = con.execute(UNSEEN, {**parameters, "times": times}).fetchall()
     return Picture(
         subject,
         chosen,
@@ -268,7 +268,7 @@ def picture(
         columns,
         last,
         place_of(chosen.time, last, column_count),
-        con.execute(PEAKS, {**asked, "count": MOST_PEAKS}).fetchall(),
+        con.execute(PEAKS, {**parameters, "count": MOST_PEAKS}).fetchall(),
         "op" if is_without_lines else by or "line",
         is_without_lines,
         arena_bytes,
@@ -285,8 +285,8 @@ def values(
     top_n: int,
 ) -> Result:
     """Return the first `top_n` rows of a saved query about the module at the instant."""
-    asked = {**subject.asked, **instant, "top_n": top_n}
-    known = {name: value for name, value in asked.items() if query.param(name) is not None}
+    values = {**subject.filters, **instant, "top_n": top_n}
+    known = {name: value for name, value in values.items() if query.param(name) is not None}
     return execute.execute_query(con, query, known)
 
 
@@ -357,8 +357,8 @@ def _instant(
 def _instruction(
     con: duckdb.DuckDBPyConnection, subject: Subject, time: int
 ) -> tuple[str, str | None] | None:
-    asked = {"module_id": subject.module_id, "time": time}
-    rows = con.execute(INSTRUCTION, asked).fetchall()
+    parameters = {"module_id": subject.module_id, "time": time}
+    rows = con.execute(INSTRUCTION, parameters).fetchall()
     return (rows[0][0], rows[0][1]) if rows else None
 
 

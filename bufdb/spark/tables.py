@@ -16,7 +16,7 @@ from bufdb.dataset.snapshot import Snapshot, asked_runs, require_rows, require_v
 from bufdb.dataset.storage import Storage, storage_of
 from bufdb.errors import BufdbError, DatabaseError, UsageError
 from bufdb.lint import translate
-from bufdb.query import asked
+from bufdb.query import parameters
 from bufdb.query.header import SavedQuery, Value
 from bufdb.query.result import Result
 
@@ -254,7 +254,7 @@ def answer(session: SparkSession, query: SavedQuery, values: Mapping[str, Value]
     """
     values = query.with_settings(values)
     color = values.get("color")
-    if color is not None and not asked.is_plain_space(color):
+    if color is not None and not parameters.is_plain_space(color):
         raise UsageError(f"{query.name}: outside DuckDB a memory space is its number, got {color}")
     *first, (_, text) = translate.parts(query, "spark")
     made: list[str] = []

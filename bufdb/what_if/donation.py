@@ -168,8 +168,8 @@ def find(con: duckdb.DuckDBPyConnection, choice: Choice, wanted: Iterable[str]) 
     Raises:
         UsageError: there is no such parameter in this memory space.
     """
-    asked = {"module_id": choice.module_id, "color": choice.color}
-    rows = [_Candidate(*row) for row in con.execute(CANDIDATES, asked).fetchall()]
+    place = {"module_id": choice.module_id, "color": choice.color}
+    rows = [_Candidate(*row) for row in con.execute(CANDIDATES, place).fetchall()]
     parameters = [row for row in rows if row.kind != "output"]
     chosen: dict[int, _Candidate] = {}
     for text in wanted:
@@ -192,7 +192,7 @@ def find(con: duckdb.DuckDBPyConnection, choice: Choice, wanted: Iterable[str]) 
         ),
     ]
     spans: dict[int, list[Span]] = {}
-    for allocation, *span in con.execute(SPANS, asked).fetchall():
+    for allocation, *span in con.execute(SPANS, place).fetchall():
         spans.setdefault(allocation, []).append(Span(*span))
     donations = [
         Donation(

@@ -39,8 +39,8 @@ def choose(
         UsageError: the name matches nothing, or there is no such memory space.
         BufdbError: no peak of the matching modules is known.
     """
-    asked: dict[str, Value] = {"run": run, "color": color}
-    chosen = subject.choose(con, "what-if", module, asked)
+    filters: dict[str, Value] = {"run": run, "color": color}
+    chosen = subject.choose(con, "what-if", module, filters)
     if chosen.peak_bytes is None:
         raise BufdbError(f"the peak of {chosen.module_key} is unknown: {chosen.unknown_reason}")
     if chosen.peak_time is None:

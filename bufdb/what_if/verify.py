@@ -22,8 +22,8 @@ from bufdb.answers import diff
 from bufdb.answers.opening import Open
 from bufdb.database.engine import duckdb
 from bufdb.query import catalogue, execute
-from bufdb.query.asked import glob
 from bufdb.query.header import SavedQuery
+from bufdb.query.parameters import glob
 from bufdb.query.result import Result
 from bufdb.render import formats
 from bufdb.render.text import escape_control, human_bytes, markdown_escape
@@ -181,25 +181,25 @@ def verify(
     return Verification(shown, notes)
 
 
-def verify_asked(opened: Open, asked: WhatIf, new: str) -> Verification:
+def verify_promise(opened: Open, promise: WhatIf, new: str) -> Verification:
     """Return what `what-if` promised, and what came in a run.
 
     Args:
         opened: opens the database.
-        asked: the promise.
+        promise: the answer of what-if that made it.
         new: the run with the change.
     """
-    base = asked.answer.choice
+    base = promise.answer.choice
     peaks = diff.peaks(opened, base.run_name, new, color=base.color)
     own_rows = [
         row for row, _ in peaks if row.base_module_key == base.module_key and row.new_module_key
     ]
     if not own_rows:
         return Verification([], [f"run {new} has no function {base.function_name}"])
-    return Verification([_pair(opened, own_rows[0], asked)])
+    return Verification([_pair(opened, own_rows[0], promise)])
 
 
-def _pair(opened: Open, row: diff.Row, asked: WhatIf | None) -> Verified:
+def _pair(opened: Open, row: diff.Row, promise: WhatIf | None) -> Verified:
     advice = catalogue.Catalogue([resources.query_folder()]).find("advice")
     sql = "\n".join(
         [module_choice.SQL, ARGUMENTS, donation.CANDIDATES, donation.SPANS, removal.SQL, advice.sql]
@@ -216,12 +216,12 @@ def _pair(opened: Open, row: diff.Row, asked: WhatIf | None) -> Verified:
     held, other = temps.load(con, before), temps.load(con, after)
     change = _change(before, held, after, other)
     if (
-        asked is None
+        promise is None
         and row.paired_by.startswith(("name", "likeness"))
         and _grew(con, before, after)
     ):
         return Verified(before, after, _totals(before, after, None), LARGER)
-    if asked is None:
+    if promise is None:
         advised = _advice(con, advice, before)
         donations = donation.find(con, before, _donated(con, before, after)).pairs
         rows = _promised(before, held, change, donations)
@@ -232,9 +232,9 @@ def _pair(opened: Open, row: diff.Row, asked: WhatIf | None) -> Verified:
         parts.sort(key=lambda part: (-(part.high or 0), part.name))
         parts += _block(advised, held, change)
     else:
-        rows = asked.answer.rows
+        rows = promise.answer.rows
         parts = [_part(one, change) for one in rows if one.what != removal.TOGETHER]
-        total = _asked_total(asked)
+        total = _promised_total(promise)
     return Verified(before, after, [*parts, *_instead(change), *_totals(before, after, total)])
 
 
@@ -432,7 +432,7 @@ Advice = dict[str, Any]
 
 def _advice(con: duckdb.DuckDBPyConnection, query: SavedQuery, before: Choice) -> list[Advice]:
     """Return what query advice says of BASE, however little it saves."""
-    asked = {
+    parameters = {
         "run": glob(before.run_name),
         "module": glob(before.module_key),
         "color": str(before.color),
@@ -440,7 +440,7 @@ def _advice(con: duckdb.DuckDBPyConnection, query: SavedQuery, before: Choice) -
         "min_ratio": "0",
     }
     names = [column.name for column in query.columns]
-    rows = execute.execute_query(con, query, execute.bind(query, asked)).rows
+    rows = execute.execute_query(con, query, execute.bind(query, parameters)).rows
     advice = [dict(zip(names, row, strict=True)) for row in rows]
     return [row for row in advice if row["unknown_reason"] is None]
 
@@ -538,8 +538,8 @@ def _together(rows: Sequence[Row], parts: Sequence[Promise]) -> _Total | None:
     return _Total(low, total.saving_bytes + more, total.need, more)
 
 
-def _asked_total(asked: WhatIf) -> _Total:
-    answer = asked.answer
+def _promised_total(promise: WhatIf) -> _Total:
+    answer = promise.answer
     high = answer.choice.peak_bytes - answer.left.peak_bytes
     low = high if answer.low_saving_bytes is None else answer.low_saving_bytes
     return _Total(low, high, answer.need)

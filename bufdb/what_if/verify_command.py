@@ -13,11 +13,11 @@ from bufdb.answers.summary import DEVICE_LABEL
 from bufdb.capture.simulated import Devices
 from bufdb.database.store import require_storable
 from bufdb.errors import BufdbError
-from bufdb.query.asked import glob
+from bufdb.query.parameters import glob
 from bufdb.recording.command import Captured, Dumps, capture, dump_folder
 from bufdb.recording.function import Function, explained
 from bufdb.what_if.ask import WhatIf
-from bufdb.what_if.verify import Verification, verify_asked
+from bufdb.what_if.verify import Verification, verify_promise
 
 LABELS = "SELECT label, label_value, is_metadata FROM run_labels WHERE run_name = ?"
 _LAMBDA = "_lambda_"
@@ -50,7 +50,7 @@ def verify_command(
     labels, _ = _labels(opened, base)
     with Dumps(dump_folder(None), False, db, name, labels, is_quiet=True, note=note) as dumps:
         done = capture(dumps, command_line)
-    return done, verify_asked(opened, promised, name) if done.is_stored else None
+    return done, verify_promise(opened, promised, name) if done.is_stored else None
 
 
 def compiled_call(function: Function) -> tuple[str, str]:
@@ -95,7 +95,7 @@ def verify_call(promised: WhatIf, function: Function) -> Verification:
             f"run {base.run_name} was compiled for {device}, and the call for {done.device}: they "
             "are not compared"
         )
-    return verify_asked(function.opened, promised, name)
+    return verify_promise(function.opened, promised, name)
 
 
 def _labels(opened: Open, run: str) -> tuple[dict[str, str], dict[str, str]]:

@@ -62,7 +62,7 @@ The last row of each distance weighs programs equally: the mean of their shares.
 
 ## Each program
 
-{fitted} of {asked} sets of points have a curve. Shares are those of the sets that have one.
+{fitted} of {sets} sets of points have a curve. Shares are those of the sets that have one.
 
 {each}
 """
@@ -236,7 +236,7 @@ def page(rows: Sequence[Row], needs: Needs) -> str:
         by_model="\n".join(by_model(rows)),
         by_error="\n".join(by_error(rows)),
         fitted=len(rows) // len(DISTANCES),
-        asked=len(needs) * len(POINTS),
+        sets=len(needs) * len(POINTS),
         each="\n".join(each(rows)),
     )
 

@@ -132,10 +132,10 @@ class Bench:
         row, options = self.row, [*self.script.options, *(["--target", target] if target else [])]
         run = f"asked-{target or 'cpu'}"
         _, lines = self.ask("explain", "--run", run, *options)
-        if not (asked := self.needs(run)):
+        if not (needs := self.needs(run)):
             row.why += lines[-1].removeprefix("bufdb: error: ") if lines else "no answer"
             return False
-        function, need = asked[0]
+        function, need = needs[0]
         row.limit = int(SHARE * need)
         if target is None:
             row.need = need

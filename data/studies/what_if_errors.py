@@ -145,16 +145,16 @@ tenth of it.
 """
 
 
-def answer_to(con: DuckDBPyConnection, base: Choice, asked: Reduction) -> Answer:
+def answer_to(con: DuckDBPyConnection, base: Choice, reduction: Reduction) -> Answer:
     """The answer; what has no temporary memory saves none."""
     with suppress(UsageError):
-        return removal.answer(con, base, asked)
+        return removal.answer(con, base, reduction)
     there = []
-    for pattern in asked.without:
+    for pattern in reduction.without:
         with suppress(UsageError):
             removal.answer(con, base, Reduction([pattern]))
             there.append(pattern)
-    return removal.answer(con, base, replace(asked, without=there))
+    return removal.answer(con, base, replace(reduction, without=there))
 
 
 def saving(answer: Answer) -> int:

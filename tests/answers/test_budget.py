@@ -424,27 +424,27 @@ def test_markdown_for_a_pull_request(budget):
 def test_markdown_names_the_lines_that_grew(call, demo_db, tmp_path):
     file = tmp_path / "b.toml"
     file.write_text(budget_text('"1 GiB"').replace("st*", "train_*"), encoding="utf-8")
-    asked = ("budget", file, "--db", demo_db, "--run", "cpu_b8", "--format", "markdown")
+    words = ("budget", file, "--db", demo_db, "--run", "cpu_b8", "--format", "markdown")
     # An absolute limit is compared with a base run too; within a limit growth is shown as well.
-    out = call(*asked, "--base", "cpu_b8_remat")[1]
+    out = call(*words, "--base", "cpu_b8_remat")[1]
     trend = "- train_step: peak 15.7 MiB █▂▂▁ 6.10 MiB over 4 runs"
     assert out.splitlines()[-1] == trend
     assert out.splitlines()[-2] == (
         "- train_step: peak 6.10 MiB → 8.49 MiB (+39.3%), largest: +1.72 MiB saved train.py:65, "
         "+1.53 MiB saved train.py:66, +128 KiB train.py:77 and 3 more"
     )
-    assert call(*asked)[1].splitlines()[-3].startswith("| within | train_step ")
+    assert call(*words)[1].splitlines()[-3].startswith("| within | train_step ")
     file.write_text(budget_text(1).replace("st*", "train_*"), encoding="utf-8")
     hint = "- which lines grew: --base RUN compares with another run"
-    assert call(*asked)[1].splitlines()[-2:] == [hint, trend]
+    assert call(*words)[1].splitlines()[-2:] == [hint, trend]
 
 
 @pytest.mark.slow
 def test_nothing_is_said_of_what_did_not_grow(call, demo_db, tmp_path):
     file = tmp_path / "b.toml"
     file.write_text(budget_text(1).replace("st*", "train_*"), encoding="utf-8")
-    asked = ("budget", file, "--db", demo_db, "--format", "markdown")
-    out = call(*asked, "--run", "cpu_b8_remat", "--base", "cpu_b8")[1]
+    words = ("budget", file, "--db", demo_db, "--format", "markdown")
+    out = call(*words, "--run", "cpu_b8_remat", "--base", "cpu_b8")[1]
     assert out.splitlines()[-3].startswith("| over | train_step ")
 
 

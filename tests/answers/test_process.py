@@ -13,8 +13,8 @@ FRAMES = [("/home/user/eval.py", "cache_metrics", 41)]
 MIB = 1 << 20
 
 
-def account(con, **asked):
-    return process.text(process.accounts(con, asked, 2))
+def account(con, **filters):
+    return process.text(process.accounts(con, filters, 2))
 
 
 def stored(con, folder, samples, watched=None, log=None, run="cpu_b8"):

@@ -138,10 +138,10 @@ def test_the_least_of_each_end_counts_where_all_have_to_fit():
 def test_compiled_sizes_are_sure_and_far_ones_a_guess():
     far = {"low_largest_size": 30, "high_largest_size": 36, "guess_reason": "far"}
     curves = {("batch",): [curve("f", "x=1", measured_largest_size=4.0, **far)]}
-    asked = []
+    calls = []
 
     def proof(label, size, others):
-        asked.append((label, size, others))
+        calls.append((label, size, others))
         return "bufdb capture"
 
     assert report.lines(curves, {"f"}, 8 * MIB, proof)[1:] == [
@@ -149,7 +149,7 @@ def test_compiled_sizes_are_sure_and_far_ones_a_guess():
         "4 is sure: it was compiled; beyond 8 it is a guess",
         "to verify: bufdb capture",
     ]
-    assert asked == [("batch", 30, "x=1")]
+    assert calls == [("batch", 30, "x=1")]
 
 
 def test_a_largest_of_two_functions_may_be_unsure():

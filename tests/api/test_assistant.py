@@ -188,8 +188,8 @@ def test_without_the_sdk_its_package_is_named(call, demo_db, monkeypatch):
 
 
 def test_a_program_that_may_not_run_is_named_as_a_call(tools):
-    asked = json.loads(tools.doctor("RESOURCE_EXHAUSTED\n", "a.py:f", "f32[8]", "1GiB"))["next"]
-    assert asked == {
+    next_step = json.loads(tools.doctor("RESOURCE_EXHAUSTED\n", "a.py:f", "f32[8]", "1GiB"))["next"]
+    assert next_step == {
         "tool": "explain",
         "arguments": {"program": "a.py:f", "args": "f32[8]", "limit": "1GiB"},
     }

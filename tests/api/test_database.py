@@ -244,8 +244,8 @@ def test_text_is_that_of_the_commands_and_data_is_exact(db, demo_db, call):
     diff = db.diff("cpu_b8", "cpu_b16")
     assert diff.text == out
     assert {row["figure"] for row in diff.data} >= {"peak", "temps"}
-    asked = ("what-if", "train_step", "--run", "cpu_b8", "--donate", "*", "--db", demo_db)
-    _, out, err = call(*asked)
+    words = ("what-if", "train_step", "--run", "cpu_b8", "--donate", "*", "--db", demo_db)
+    _, out, err = call(*words)
     what_if = db.what_if("train_step", run="cpu_b8", donate=["*"])
     assert what_if.text == out
     assert [f"bufdb: {note}" for note in what_if.notes] == err.splitlines()

@@ -50,22 +50,22 @@ async def follow(folder, text, program, args, limit):
     served = ["-m", "bufdb", "mcp", "--allow-run", str(folder), "--db", str(folder / "a.duckdb")]
     env = {"BUFDB_CACHE": str(folder / "cache")}  # the server has not this process' variables
     server = StdioServerParameters(command=sys.executable, args=served, cwd=str(folder), env=env)
-    asked = []
+    tools = []
     async with Client(stdio_client(server)) as client:
         known = {"text": text, "program": program, "args": args, "limit": limit}
         step = {"tool": "doctor", "arguments": known}
-        while isinstance(step, dict) and len(asked) < 6:
+        while isinstance(step, dict) and len(tools) < 6:
             # What the person knows of the program, where an answer leaves it open.
             person = {"limit": limit, "program": program, "args": args}
             wanted = {k: v for k, v in person.items() if k in step["arguments"]}
             arguments = step["arguments"] | {k: v for k, v in wanted.items() if v}
             got = await client.call_tool(step["tool"], arguments)
-            asked.append(step["tool"])
+            tools.append(step["tool"])
             answer = got.content[0].text
             assert not got.is_error, answer
             answer = json.loads(answer)
             step = answer["next"]
-    return asked, answer
+    return tools, answer
 
 
 def need(folder, shapes):
@@ -99,8 +99,8 @@ def test_following_next_leads_from_an_error_to_a_patch(tmp_path, name, log):
     (tmp_path / "train.py").write_text(HEAD + source)
     limit = int(SHARE * need(tmp_path, shapes))
     text = log.read_text("utf-8")
-    asked, answer = asyncio.run(follow(tmp_path, text, "train.py:step", args, f"{limit}B"))
-    assert asked[:2] == ["doctor", "explain"] and asked[-1] == "fit"
+    tools, answer = asyncio.run(follow(tmp_path, text, "train.py:step", args, f"{limit}B"))
+    assert tools[:2] == ["doctor", "explain"] and tools[-1] == "fit"
     patch = tmp_path / "a.patch"
     patch.write_text(answer["data"]["patch"])
     subprocess.run(["git", "apply", "--unsafe-paths", patch], cwd=tmp_path, check=True)

@@ -361,13 +361,13 @@ def test_runs_whose_commands_differ_are_compared(run, capfd, query, label, colum
     for number in ("8", "16"):
         name = ("--run", f"r{number}", "--label", f"{label}={number}")
         assert run(*name, command=[*fake(f"dump('cpu_b{number}')"), "--size", number])[0] == 0
-    asked = ["query", *query.split(), "-p", "function", "train_step", "--format", "jsonl"]
-    cli.run(asked)
+    words = ["query", *query.split(), "-p", "function", "train_step", "--format", "jsonl"]
+    cli.run(words)
     row = json.loads(capfd.readouterr().out)
     assert (row["other_labels"], row[column]) == ("", 2)
     # Named, metadata keeps runs apart as any label does.
     for fixed, count in (("command", 2), ("exit_code, command", 2), ("exit_code", 1)):
-        cli.run([*asked, "-p", "fixed", fixed])
+        cli.run([*words, "-p", "fixed", fixed])
         assert capfd.readouterr().out.count("\n") == count
 
 

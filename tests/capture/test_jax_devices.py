@@ -180,41 +180,41 @@ def test_one_process_is_asked(folder, call):
 
 
 def test_a_function_of_a_file_has_devices(folder, call):
-    asked = ["function.py:step", "--args", "f32[32,32], f32[64,32]"]
-    code, _, err = call("explain", *asked)
+    start = ["function.py:step", "--args", "f32[32,32], f32[64,32]"]
+    code, _, err = call("explain", *start)
     assert code == 1 and "--devices 8, simulates as many" in err
-    code, _, err = call("explain", *asked, "--devices", "8", "--mesh", "data=8")
+    code, _, err = call("explain", *start, "--devices", "8", "--mesh", "data=8")
     assert code == 0, err
     assert "f32[8,32]" in shapes(call)
     assert "8 simulated devices" in err
 
 
 def test_a_changed_program_has_the_devices_of_the_run(folder, call):
-    asked = ["what-if", "--without", "line:fsdp.py:17"]
-    code, _, err = call(*asked, *command("fsdp.py"))
+    start = ["what-if", "--without", "line:fsdp.py:17"]
+    code, _, err = call(*start, *command("fsdp.py"))
     assert code == 1 and err.endswith("; --devices 8 simulates as many\n"), err
     devices = ["--devices", "8", "--mesh", "data=2,model=4"]
-    code, out, err = call(*asked, "--run", "base", *devices, *command("fsdp.py"))
+    code, out, err = call(*start, "--run", "base", *devices, *command("fsdp.py"))
     assert code == 0 and "8 simulated devices" in err, err
-    asked += ["train_step", "--run", "base", "--verify"]
-    code, out, err = call(*asked, *command("fsdp.py"))
+    start += ["train_step", "--run", "base", "--verify"]
+    code, out, err = call(*start, *command("fsdp.py"))
     assert out.startswith("train_step (base → base:verify, host): saved 0 B"), out + err
     assert shapes(call) == ["f32[8,32,16]", "f32[2048,64]"] * 2
-    code, out, err = call(*asked, f"{sys.executable} fsdp.py", "--devices", "8")
+    code, out, err = call(*start, f"{sys.executable} fsdp.py", "--devices", "8")
     assert (code, out) == (2, "") and "--devices 8 is about the call of a command" in err
 
 
 @pytest.mark.by_hand
 def test_flags_are_compared_with_simulated_devices(folder, call):
-    asked = ["blame", "--quick", "--flag", "xla_disable_hlo_passes=cse"]
+    start = ["blame", "--quick", "--flag", "xla_disable_hlo_passes=cse"]
     function = ["function.py:step", "--args", "f32[32,32], f32[64,32]"]
-    code, _, err = call(*asked, *function)
+    code, _, err = call(*start, *function)
     assert code == 1 and "or --devices 8, simulates as many" in err, err
     for words in (["--mesh", "data=8", *function], command("fsdp.py")):
-        code, out, err = call(*asked, "--devices", "8", *words)
+        code, out, err = call(*start, "--devices", "8", *words)
         assert code == 0 and ": no jump: " in out, err
         assert err.count("the program has 8 simulated devices") == 1
-    code, _, err = call(*asked, "--devices", "8", "--mesh", "fsdp=8", *function)
+    code, _, err = call(*start, "--devices", "8", "--mesh", "fsdp=8", *function)
     assert code == 2 and "name axes of one of its meshes: data=8" in err
 
 
@@ -292,10 +292,10 @@ def test_a_program_that_counts_no_devices_has_no_note(folder, call):
     head = "import jax, jax.numpy as jnp\nf = jax.jit(jax.grad(lambda x: (x @ x).sum()))\n"
     (folder / "alone.py").write_text(f"{head}f(jnp.ones((8, 8)))\n")
     (folder / "counts.py").write_text(f"{head}f(jnp.ones((8 * len(jax.devices()), 64)))\n")
-    asked = ["explain", "--target", "cpu", "--devices", "8"]
-    code, _, err = call(*asked, *command("alone.py"))
+    start = ["explain", "--target", "cpu", "--devices", "8"]
+    code, _, err = call(*start, *command("alone.py"))
     assert code == 0 and "simulated" not in err, err
-    code, _, err = call(*asked, *command("counts.py"))
+    code, _, err = call(*start, *command("counts.py"))
     assert code == 0 and "the program has 8 simulated devices" in err, err
     assert "f32[64,64]" in call("query", "peak", "--run", "<lambda>@cpu")[1]
 

@@ -205,15 +205,15 @@ def test_explain_compiles_for_hardware_that_is_not_here(
 ):
     import importlib.util
 
-    asked = (SPEC, "--args", "LAYERS, BATCH", "--target", target, "--db", tmp_path / "t")
+    options = (SPEC, "--args", "LAYERS, BATCH", "--target", target, "--db", tmp_path / "t")
     if importlib.util.find_spec(package) is None:
-        code, _, err = explain(*asked)
+        code, _, err = explain(*options)
         assert code == 1
         assert "pip install" in err
         return
     # As most users have it: JAX looks for devices of all kinds, and finds none.
     monkeypatch.setenv("JAX_PLATFORMS", "")
-    code, out, err = explain(*asked)
+    code, out, err = explain(*options)
     assert code == 0, err
     assert f"of run layers@{target}" in out
     assert device in out

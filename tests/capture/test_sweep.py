@@ -57,8 +57,8 @@ def rows(sql):
 
 @pytest.mark.slow
 def test_runs_are_labelled_and_the_end_says_what_fits(run):
-    asked = ("--sweep", "length=512,1024,1536,2048", "--label", "model=a", "--limit", "16GiB")
-    code, err, table = run(*asked, body=LENGTHS, words=["{length}"])
+    sweep = ("--sweep", "length=512,1024,1536,2048", "--label", "model=a", "--limit", "16GiB")
+    code, err, table = run(*sweep, body=LENGTHS, words=["{length}"])
     assert code == 0
     assert [row["run_name"] for row in table] == ["s-512", "s-1024", "s-1536", "s-2048"]
     assert {(row["exit_code"], row["outcome"], row["function_name"]) for row in table} == {
@@ -101,8 +101,8 @@ if what != "early": dump("demo/cpu_b8")
 if what == "memory": os.kill(os.getpid(), 9)
 sys.exit(3 if what == "early" else 0)
 """
-    asked = ("--sweep", "what=memory,early,good")
-    code, err, table = run(*asked, body=body, words=["{what}"])
+    sweep = ("--sweep", "what=memory,early,good")
+    code, err, table = run(*sweep, body=body, words=["{what}"])
     assert code == 128 + 9
     assert [(row["exit_code"], row["outcome"], row["peak_bytes"]) for row in table] == [
         (137, "stored", 8905504),
@@ -117,15 +117,15 @@ sys.exit(3 if what == "early" else 0)
 @pytest.mark.slow
 def test_a_command_that_cannot_be_started_stops_no_other(capfd, empty_db):
     shutil.copy(empty_db, "bufdb.duckdb")
-    asked = ["capture", "--sweep", "program=./none,true", "-o", "t.csv", "--format", "csv"]
-    assert cli.run([*asked, "--run", "s", "--", "{program}"]) == 127
+    words = ["capture", "--sweep", "program=./none,true", "-o", "t.csv", "--format", "csv"]
+    assert cli.run([*words, "--run", "s", "--", "{program}"]) == 127
     assert Path("t.csv").read_text().splitlines()[1:] == [
         "s-./none,./none,127,not started,,,",
         "s-true,true,0,nothing dumped,,,",
     ]
     capfd.readouterr()
-    asked = ["capture", "-q", "--sweep", "program=./none", "-o", "no/t.csv", "--format", "csv"]
-    assert cli.run([*asked, "--run", "s", "--", "{program}"]) == 127
+    words = ["capture", "-q", "--sweep", "program=./none", "-o", "no/t.csv", "--format", "csv"]
+    assert cli.run([*words, "--run", "s", "--", "{program}"]) == 127
     assert capfd.readouterr().err.splitlines()[-2:] == [
         "bufdb: error: no command ./none",
         "bufdb: error: cannot write no/t.csv: No such file or directory",
@@ -179,9 +179,9 @@ def test_a_signal_stops_the_sweep_and_what_is_stored_stays(empty_db):
         "for _ in range(600 * (sys.argv[1] == '2')): time.sleep(0.1)\n"
     )
     script = "from bufdb.cli import main; main()"
-    asked = ["capture", "--sweep", "n=1,2,3", "--run", "s", "--", sys.executable, "train.py", "{n}"]
+    words = ["capture", "--sweep", "n=1,2,3", "--run", "s", "--", sys.executable, "train.py", "{n}"]
     process = subprocess.Popen(
-        [sys.executable, "-c", script, *asked],
+        [sys.executable, "-c", script, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

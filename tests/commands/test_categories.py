@@ -69,9 +69,9 @@ def test_phases_of_a_file_are_those_of_peak_by_category(ask, rules):
 
 @pytest.mark.slow
 def test_the_file_can_be_named_by_the_environment(ask, rules, monkeypatch):
-    asked = ask("peak-by-role", "--categories", rules)
+    with_rules = ask("peak-by-role", "--categories", rules)
     monkeypatch.setenv("BUFDB_CATEGORIES", str(rules))
-    assert ask("peak-by-role") == asked
+    assert ask("peak-by-role") == with_rules
 
 
 @pytest.mark.slow

@@ -559,8 +559,8 @@ def test_device_memory_is_compared_by_default(con):
         module.close()
     derive(con)
 
-    def compared(**asked):
-        comparison = questions.diff(lambda *_, **__: con, "a", "b", **asked).comparison
+    def compared(**filters):
+        comparison = questions.diff(lambda *_, **__: con, "a", "b", **filters).comparison
         peaks = [row for row in comparison.figures if row.figure == "peak"]
         return [(row.place, row.color, row.delta_bytes) for row in peaks], list(
             comparison.other_spaces

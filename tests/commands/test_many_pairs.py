@@ -33,22 +33,22 @@ def small_spans(monkeypatch):
     [("op", "table"), ("source", "csv"), ("stack", "json"), ("category", "jsonl")],
 )
 def test_a_comparison_in_spans_says_what_it_says_in_one(call, demo_db, monkeypatch, key, form):
-    asked = ("diff", *SIDES, "--by", key, "--format", form, "--db", demo_db)
-    whole = call(*asked)
+    words = ("diff", *SIDES, "--by", key, "--format", form, "--db", demo_db)
+    whole = call(*words)
     assert whole[0] == 0 and whole[1]
     monkeypatch.setattr(diff, "AT_ONCE", 1)
-    assert call(*asked) == whole
+    assert call(*words) == whole
 
 
 @pytest.mark.slow
 def test_rows_in_pieces_are_one_answer(call, demo_db, small_spans, tmp_path):
-    asked = ("diff", *SIDES, "--function", "[ei]*", "--db", demo_db)
-    rows = list(csv.DictReader(io.StringIO(call(*asked, "--format", "csv")[1])))
-    assert len(json.loads(call(*asked, "--format", "json")[1])) == len(rows) > 20
+    words = ("diff", *SIDES, "--function", "[ei]*", "--db", demo_db)
+    rows = list(csv.DictReader(io.StringIO(call(*words, "--format", "csv")[1])))
+    assert len(json.loads(call(*words, "--format", "json")[1])) == len(rows) > 20
     out = tmp_path / "a.json"
-    assert call(*asked, "--format", "jsonl", "-o", out) == (0, "", "")
+    assert call(*words, "--format", "jsonl", "-o", out) == (0, "", "")
     assert out.read_text().count("\n") == len(rows)
-    assert call(*asked, "--function", "no such", "--format", "json")[1] == "[]\n"
+    assert call(*words, "--function", "no such", "--format", "json")[1] == "[]\n"
 
 
 def many(con, pairs, same=0):
@@ -126,17 +126,17 @@ def test_a_page_in_parts_is_that_of_all_at_once(call, demo_db, monkeypatch, tmp_
 def test_modules_that_find_no_room_in_a_row_end_the_search(call, demo_db, monkeypatch, tmp_path):
     monkeypatch.setattr(contents, "MODULES_AT_ONCE", 1)
     monkeypatch.setattr(page, "LEAST_BYTES", -(10**9))
-    asked = []
+    calls = []
     answers = contents._answers
     monkeypatch.setattr(
-        contents, "_answers", lambda *args, **how: asked.append(1) or answers(*args, **how)
+        contents, "_answers", lambda *args, **how: calls.append(1) or answers(*args, **how)
     )
     little = page.page.__kwdefaults__ | {"budget": 1}
     monkeypatch.setattr(page.page, "__kwdefaults__", little)
     monkeypatch.setattr(page, "MOST_IN_VAIN", 1)
     # The first is on the page whatever it takes, the second is in vain, the third is not read.
     reported(call, demo_db, tmp_path / "a.html", ("peak",))
-    assert len(asked) == 2
+    assert len(calls) == 2
 
 
 @pytest.mark.sample(0, 2)

@@ -36,13 +36,13 @@ def test_advice_keeps_few_joins_at_once(call, demo_db, tmp_path):
 
 @pytest.mark.slow
 def test_the_limit_is_that_of_the_option_or_of_the_environment(call, demo_db, monkeypatch):
-    asked = ("sql", LIMIT, "--db", demo_db, "--format", "csv")
-    assert call(*asked)[1] == "size\n732.4 MiB\n"
+    words = ("sql", LIMIT, "--db", demo_db, "--format", "csv")
+    assert call(*words)[1] == "size\n732.4 MiB\n"
     monkeypatch.setenv("BUFDB_MEMORY_LIMIT", "96MiB")
-    assert call(*asked)[1] == "size\n96.0 MiB\n"
-    assert call(*asked, "--memory-limit", "1GiB")[1] == "size\n1.0 GiB\n"
+    assert call(*words)[1] == "size\n96.0 MiB\n"
+    assert call(*words, "--memory-limit", "1GiB")[1] == "size\n1.0 GiB\n"
     monkeypatch.delenv("BUFDB_MEMORY_LIMIT")
-    assert call(*asked)[1] == "size\n732.4 MiB\n"
+    assert call(*words)[1] == "size\n732.4 MiB\n"
 
 
 @pytest.mark.parametrize("text", ["much", "-1GB", "0", ""])

@@ -49,9 +49,9 @@ def stored(place, stored_once):
 )
 def test_a_path_answers_as_a_database_of_it(place, stored, call, name):
     command = COMMANDS[name]
-    asked = call(*command, GPU)
-    assert asked[:2] == call(*command, "--db", stored)[:2]
-    assert asked[1] and asked[2].endswith(f"bufdb: to keep what was read: bufdb ingest {GPU}\n")
+    answer = call(*command, GPU)
+    assert answer[:2] == call(*command, "--db", stored)[:2]
+    assert answer[1] and answer[2].endswith(f"bufdb: to keep what was read: bufdb ingest {GPU}\n")
     assert not (place / "bufdb.duckdb").exists()
 
 

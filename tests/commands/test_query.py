@@ -80,8 +80,8 @@ def test_what_another_engine_cannot_do_is_refused(call, options, message):
     assert (code, out, err) == (2, "", f"bufdb: error: {message}\n")
 
 
-@pytest.mark.parametrize("asked", [("query", "modules", "--on"), ("ingest", ".", "--out")])
-def test_without_spark_its_package_is_named(call, empty_folder, monkeypatch, asked):
+@pytest.mark.parametrize("question", [("query", "modules", "--on"), ("ingest", ".", "--out")])
+def test_without_spark_its_package_is_named(call, empty_folder, monkeypatch, question):
     for name in ("pyspark", "pysail"):
         monkeypatch.setitem(sys.modules, name, None)
     for engine, *more, message in (
@@ -89,7 +89,7 @@ def test_without_spark_its_package_is_named(call, empty_folder, monkeypatch, ask
         ("spark", "--master", "local", "bufdb[spark]"),
         ("sail", "bufdb[sail]"),
     ):
-        code, out, err = call(*asked, "d", "--engine", engine, *more)
+        code, out, err = call(*question, "d", "--engine", engine, *more)
         assert (code, out, message in err) == (2, "", True), err
     assert not (empty_folder / "d").exists()
 

@@ -40,9 +40,9 @@ def summary(call, demo_db, empty_folder):
     return run
 
 
-def answer(con, name, **asked):
+def answer(con, name, **filters):
     query = CATALOGUE.find(name)
-    result = execute.execute_query(con, query, execute.bind(query, asked))
+    result = execute.execute_query(con, query, execute.bind(query, filters))
     return [dict(zip([n for n, _ in result.columns], row, strict=True)) for row in result.rows]
 
 
@@ -64,11 +64,11 @@ def test_it_is_one_screen_of_eighty_columns(summary):
 @pytest.mark.slow
 def test_its_figures_are_those_of_the_queries(summary, demo_db):
     data = json.loads(summary("--format", "json", "--limit", "h200")[1])
-    asked = {"run": "cpu_b16", "function": "train_step", "color": "0"}
+    filters = {"run": "cpu_b16", "function": "train_step", "color": "0"}
     with closing(store.open_readable(str(demo_db))) as con:
-        assert data["categories"] == answer(con, "peak-by-category", **asked)
-        assert data["lines"] == answer(con, "peak-by-source-line", **asked, top_n="5")
-        assert data["advice"] == answer(con, "advice", **asked, top_n="2")
+        assert data["categories"] == answer(con, "peak-by-category", **filters)
+        assert data["lines"] == answer(con, "peak-by-source-line", **filters, top_n="5")
+        assert data["advice"] == answer(con, "advice", **filters, top_n="2")
     assert data["peak"]["peak_bytes"] == 16447936
     assert (data["run_count"], data["module_count"], data["function_count"]) == (6, 15, 3)
     assert (data["limit_bytes"], data["limit_device"]) == (113548197888, "H200")
@@ -153,8 +153,8 @@ def test_the_default_share_of_a_gpu_is_shown_with_its_memory(summary):
 # -- rows by hand ----------------------------------------------------------------------------------
 
 
-def of(con, **asked):
-    return overview.overview(con, PARTS, asked)
+def of(con, **filters):
+    return overview.overview(con, PARTS, filters)
 
 
 def module(con, module_id, size, **cells):
@@ -299,8 +299,8 @@ def test_an_unknown_peak_may_not_fit(con):
 def test_another_memory_space_or_all_of_them_can_be_asked_for(con):
     _with_holes(con)
     for color, need in ((None, 1000), ("0", 1000), ("1", 9000), ("all", 9000)):
-        asked = {} if color is None else {"color": color}
-        assert overview.overview(con, {}, asked).peak["need_bytes"] == need
+        filters = {} if color is None else {"color": color}
+        assert overview.overview(con, {}, filters).peak["need_bytes"] == need
 
 
 @pytest.mark.slow

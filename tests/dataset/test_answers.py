@@ -175,9 +175,9 @@ def test_every_command_answers_its_examples(call, demo_dataset, demo_db, empty_f
     ids=["without", "until"],
 )
 def test_what_if_of_any_kind_is_the_same(call, demo_dataset, demo_db, words):
-    asked = ["what-if", "train_step", "--run", "cpu_b8", *words]
-    on = call(*asked, "--on", demo_dataset)
-    assert on == call(*asked, "--db", demo_db)
+    question = ["what-if", "train_step", "--run", "cpu_b8", *words]
+    on = call(*question, "--on", demo_dataset)
+    assert on == call(*question, "--db", demo_db)
     assert on[0] == 0
 
 

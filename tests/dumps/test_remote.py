@@ -87,7 +87,7 @@ class Storage(BaseHTTPRequestHandler):
     """The part of Google Cloud Storage's JSON API that bufdb uses: lists, one object, its bytes."""
 
     objects: ClassVar[dict[str, bytes]] = {}
-    asked: ClassVar[list[str]] = []
+    requested: ClassVar[list[str]] = []
 
     def do_GET(self):
         url = urlsplit(self.path)
@@ -100,7 +100,7 @@ class Storage(BaseHTTPRequestHandler):
         elif data is None:
             self.answer(b'{"error": {"code": 404, "message": "Not Found"}}', 404)
         elif params.get("alt") == "media" or place == "/download/storage/v1":
-            self.asked.append(unquote(name).removeprefix("/"))
+            self.requested.append(unquote(name).removeprefix("/"))
             start, stop = map(int, self.headers["Range"].removeprefix("bytes=").split("-"))
             self.answer(data[start : stop + 1], 206)
         else:
@@ -146,12 +146,12 @@ def test_of_a_folder_of_google_only_changed_files_are_read(fresh, monkeypatch):
         for table in ("modules", "values", "peak_values"):
             question = f"FROM {table} ORDER BY ALL"
             assert rows(con, question) == rows(plain, question)
-        Storage.asked.clear()
+        Storage.requested.clear()
         assert ingest_into(con, url).unchanged_count == 3
-        assert Storage.asked == []
+        assert Storage.requested == []
         Storage.objects[f"job/run1/{LIVE}"] += b"\n"
         assert ingest_into(con, url).replaced_count == 1
-        assert f"job/run1/{LIVE}" in Storage.asked
+        assert f"job/run1/{LIVE}" in Storage.requested
         with pytest.raises(UsageError, match="gs://dumps/nothing"):
             listed(Url("gs://dumps/nothing"))
 
@@ -186,11 +186,11 @@ def test_a_file_over_http(fresh):
 @needs("fsspec", "aiohttp")
 @lenient
 def test_an_archive_over_http_is_requested_once(tmp_path):
-    asked = []
+    methods = []
 
     class Counting(SimpleHTTPRequestHandler):
         def log_message(self, *_):
-            asked.append(self.command)
+            methods.append(self.command)
 
     path = shutil.make_archive(str(tmp_path / "all"), "gztar", DEMO, "cpu_b8")
     with serving(partial(Counting, directory=str(tmp_path))) as address:
@@ -199,7 +199,7 @@ def test_an_archive_over_http_is_requested_once(tmp_path):
         assert len(files) > 12
         for file in files:
             assert file.path.open().read() == (DEMO / file.name.partition(":")[2]).read_bytes()
-    assert asked.count("GET") <= 2  # the other one reports its size
+    assert methods.count("GET") <= 2  # the other one reports its size
 
 
 class Hostile(BaseHTTPRequestHandler):

@@ -46,7 +46,7 @@ class Loader(TraceProcessorRpc):
 
 
 @pytest.fixture
-def asked(call, demo_db, tmp_path):
+def trace_of(call, demo_db, tmp_path):
     """Export a trace of the demo dumps, load it, and run queries in Perfetto's SQL."""
     socket = str(tmp_path / "trace.sock")
     with subprocess.Popen(
@@ -82,8 +82,8 @@ OCCUPIED = """
 
 
 @pytest.mark.parametrize("run", ["cpu_b8", "gpu_b8", "tpu_b8"])
-def test_the_trace_processor_reads_the_timeline(asked, demo, run):
-    ask = asked("--run", run)
+def test_the_trace_processor_reads_the_timeline(trace_of, demo, run):
+    ask = trace_of("--run", run)
     assert ask("SELECT name, value FROM stats WHERE severity = 'error' AND value > 0") == []
     expected = demo.execute(
         "SELECT function_name || ' (' || run_name || ')', "
@@ -100,8 +100,8 @@ def test_the_trace_processor_reads_the_timeline(asked, demo, run):
     assert len(rows) == len(expected) + len(curves)
 
 
-def test_the_trace_processor_reads_values_as_slices(asked, demo):
-    ask = asked("--run", "cpu_b8", "--function", "train_step")
+def test_the_trace_processor_reads_values_as_slices(trace_of, demo):
+    ask = trace_of("--run", "cpu_b8", "--function", "train_step")
     rows = ask("""
         SELECT ts, ts + dur AS ended, extract_arg(arg_set_id, 'debug.value_id') AS value_id,
             extract_arg(arg_set_id, 'debug.size_bytes') AS size_bytes

@@ -66,9 +66,9 @@ def test_what_is_collected_is_what_is_stored(con, fresh, block_bytes):
             other.execute(f'INSERT INTO "{table}" BY NAME FROM batches')
         apart = {"shapes", "file_contents", "run_labels", *LIVE_TABLES}
         for table in column_types().keys() - apart:
-            asked = f'SELECT * FROM "{table}"'
-            stored = sorted(map(repr, rows(con, asked)))
-            assert sorted(map(repr, rows(other, asked))) == stored, table
+            query = f'SELECT * FROM "{table}"'
+            stored = sorted(map(repr, rows(con, query)))
+            assert sorted(map(repr, rows(other, query))) == stored, table
     stored = "SELECT content_hash, part_ordinal, size_bytes FROM file_contents"
     sent = [part.row() for part in collected.parts]
     names = ("content_hash", "part_ordinal", "size_bytes")

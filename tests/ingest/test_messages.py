@@ -38,8 +38,8 @@ def test_a_log_may_come_on_standard_input(call, empty_folder, monkeypatch):
     code, out, _ = call("summary", "--db", "t.duckdb", "--limit", "15.75GiB")
     assert "it does not fit" in out
     assert "an out-of-memory message has no live ranges" in out
-    for asked in ("peak=2", "step=5"):
-        code, out, _ = call("query", "peak", "--db", "t.duckdb", "-p", asked)
+    for instant in ("peak=2", "step=5"):
+        code, out, _ = call("query", "peak", "--db", "t.duckdb", "-p", instant)
         assert (code, "an out-of-memory message has only the peak" in out) == (0, True)
     for form in ("perfetto", "torch-snapshot"):
         code, _, err = call("export", "--format", form, "-o", "x", "--db", "t.duckdb")

@@ -521,10 +521,10 @@ def test_the_policy_lets_nothing_else_run_or_be_asked_for(window, report, demo_d
         ".then(result => done([result, typeof window.ran]))"
     )
     assert outcome == ["refused", "undefined"]
-    printed, asked = window.messages()
+    printed, urls = window.messages()
     for directive in ("script-src", "img-src", "connect-src"):
         assert any(directive in message for message in printed)
-    assert asked <= {window.page}
+    assert urls <= {window.page}
 
 
 def without_live_ranges(folder):

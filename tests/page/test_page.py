@@ -449,8 +449,8 @@ def test_a_number_that_a_page_cannot_show_leaves_the_module_out(con):
 
 @pytest.mark.slow
 def test_pages_of_the_same_database_are_the_same(demo):
-    asked = {"run": "gpu_b8"}
-    assert html(demo, asked) == html(demo, asked)
+    filters = {"run": "gpu_b8"}
+    assert html(demo, filters) == html(demo, filters)
 
 
 @pytest.mark.slow

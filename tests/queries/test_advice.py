@@ -263,8 +263,8 @@ def test_no_advice_promises_more_than_what_if(con):
     for row in shown:
         chosen = module_choice.choose(con, row["function_name"], row["run_name"], row["color"])
         keep = Fraction(1, 2) if row["kind"] == "dtype" else Fraction(0)
-        asked = what_if.Reduction(without=[f"line:{row['name']}"], keep=keep)
-        saved = what_if.answer(con, chosen, asked).rows[0].saving_bytes
+        reduction = what_if.Reduction(without=[f"line:{row['name']}"], keep=keep)
+        saved = what_if.answer(con, chosen, reduction).rows[0].saving_bytes
         assert row["saving_bytes"] <= saved, row
 
 

@@ -21,11 +21,11 @@ def module(con, module_id, run, function, parameters, result="f32[64]", size=0, 
     made.close()
 
 
-def pairs(con, asked="NULL"):
+def pairs(con, chosen="NULL"):
     """Return (base module, new module, rule) of each pair, in order."""
     return con.execute(
         "SELECT base_module_id, new_module_id, paired_by "
-        f"FROM diff_pairs('a', 'b', {asked}) ORDER BY ALL"
+        f"FROM diff_pairs('a', 'b', {chosen}) ORDER BY ALL"
     ).fetchall()
 
 

@@ -122,9 +122,9 @@ def test_savings_are_those_of_the_rule(con):
     assert {row[5] == row[4] for row in rows} == {True, False}
     for module_id, color in sorted({row[:2] for row in rows}):
         own_rows = [row for row in rows if row[:2] == (module_id, color)]
-        asked = {"module_id": module_id, "color": color}
-        last_use = {row[0]: row[5] for row in con.execute(donation.CANDIDATES, asked).fetchall()}
-        held = con.execute(donation.SPANS, asked).fetchall()
+        place = {"module_id": module_id, "color": color}
+        last_use = {row[0]: row[5] for row in con.execute(donation.CANDIDATES, place).fetchall()}
+        held = con.execute(donation.SPANS, place).fetchall()
         steps = con.execute(
             "SELECT start_time, occupied_temp_bytes FROM occupancy_steps "
             "WHERE module_id = ? AND color = ? ORDER BY start_time", [module_id, color]

@@ -24,10 +24,10 @@ def cases():
     for number, query in enumerate(QUERIES):
         names = {param.name for param in query.params}
         turn = (number % 4, (number + 1) % 4)
-        asked = [{"run": RUNS[place]} for place in turn if "run" in names]
-        asked += [{"base": base, "new": new} for base, new in SIDES if "new" in names]
-        assert asked
-        for params in asked:
+        sides = [{"run": RUNS[place]} for place in turn if "run" in names]
+        sides += [{"base": base, "new": new} for base, new in SIDES if "new" in names]
+        assert sides
+        for params in sides:
             yield pytest.param(query, params, id=f"{query.name} {' '.join(params.values())}")
 
 
@@ -50,13 +50,13 @@ def test_the_answer_is_that_of_the_whole_file(demo_db, demo, query, params):
 
 def of_functions():
     """Yield each query that shows a few functions, with every way to select them."""
-    asked = ({}, {"top_functions": "1"}, {"top_functions": "2", "run": "gpu*"},
+    every = ({}, {"top_functions": "1"}, {"top_functions": "2", "run": "gpu*"},
              {"top_functions": "50"}, {"step": "3"}, {"peak": "2", "run": "cpu_b8"})  # fmt: skip
     for query in QUERIES:
         names = {param.name for param in query.params}
         if "top_functions" not in names:
             continue
-        for params in asked:
+        for params in every:
             if params.keys() <= names:
                 yield pytest.param(query, params, id=f"{query.name} {params}")
 

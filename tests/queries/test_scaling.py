@@ -312,9 +312,9 @@ def test_a_product_is_fitted_as_one_label_of_that_size_is(con):
         size = batch * length
         run_labels = {"batch": str(batch), "length": str(length), "tokens": str(size)}
         compiled(con, number, f"r{number}", 90_000 + 1003 * size + 311 * (size % 7), run_labels)
-    asked = {"size": "400", "budget": 2**24, "fixed": "none"}
-    (one,) = answer(con, "scaling", label="tokens", **asked)
-    rows = answer(con, "scaling", **{**asked, **PRODUCT})
+    values = {"size": "400", "budget": 2**24, "fixed": "none"}
+    (one,) = answer(con, "scaling", label="tokens", **values)
+    rows = answer(con, "scaling", **{**values, **PRODUCT})
     assert (
         one["model"] == "linear"
         and one["low_predicted_bytes"] < one["predicted_bytes"] < one["high_predicted_bytes"]

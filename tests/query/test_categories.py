@@ -3,13 +3,13 @@
 import pytest
 
 from bufdb.errors import UsageError
-from bufdb.query import asked
+from bufdb.query import parameters
 
 
 def read(tmp_path, text):
     path = tmp_path / "rules.toml"
     path.write_text(text)
-    return asked.read_categories(path)
+    return parameters.read_categories(path)
 
 
 def test_rules_of_every_section_in_the_order_of_the_file(tmp_path):
@@ -51,7 +51,7 @@ def test_what_is_no_rule_is_refused(tmp_path, text, message):
 
 def test_a_file_that_is_not_there_or_no_text(tmp_path):
     with pytest.raises(UsageError, match="cannot read"):
-        asked.read_categories(tmp_path / "none.toml")
+        parameters.read_categories(tmp_path / "none.toml")
     (tmp_path / "odd.toml").write_bytes(b"\xff")
     with pytest.raises(UsageError, match="not TOML"):
-        asked.read_categories(tmp_path / "odd.toml")
+        parameters.read_categories(tmp_path / "odd.toml")

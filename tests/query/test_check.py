@@ -294,7 +294,7 @@ def names(con):
     return [violation.check.name for violation in check.violations(con)]
 
 
-def asked(name):
+def sql(name):
     """The query of an invariant."""
     return (resources.check_folder() / f"{name.replace('-', '_')}.sql").read_text(encoding="utf-8")
 
@@ -367,7 +367,7 @@ def test_an_operand_may_be_an_element(tmp_path, element, found_count):
     )
     ingest(str(tmp_path / "a.duckdb"), [tmp_path], run="r")
     with duckdb.connect(str(tmp_path / "a.duckdb")) as con:
-        assert len(con.execute(asked("operands")).fetchall()) == found_count
+        assert len(con.execute(sql("operands")).fetchall()) == found_count
 
 
 @pytest.mark.slow
@@ -390,7 +390,7 @@ def test_an_operand_may_have_no_percent_sign(tmp_path, operand, found_count):
     )
     ingest(str(tmp_path / "a.duckdb"), [tmp_path], run="r")
     with duckdb.connect(str(tmp_path / "a.duckdb")) as con:
-        assert len(con.execute(asked("operands")).fetchall()) == found_count
+        assert len(con.execute(sql("operands")).fetchall()) == found_count
         codes = con.execute("SELECT code FROM diagnostics").fetchall()
         assert ("truncated_hlo_text",) not in codes
 
@@ -418,7 +418,7 @@ def test_the_short_form_hides_its_computation(con, opcode, shape, label, found_c
         sizes = {"current_bytes": 4} if name == "add.1" else {"remaining_bytes": 4}
         place = {"node_ordinal": number, "parent_ordinal": number - 1 if number else None}
         insert(con, "peak_stack_nodes", module_id=1, label=name, total_bytes=4, **sizes, **place)
-    findings = con.execute(asked("peak-tree")).fetchall()
+    findings = con.execute(sql("peak-tree")).fetchall()
     # What is deeper is named for something.
     expected = [f"node 2: nothing is named {label}"] * found_count + ["node 3: nothing is named y"]
     assert [text for _, text in findings] == expected
@@ -429,7 +429,7 @@ def test_an_asynchronous_origin_may_have_another_opcode(con, opcode, found_count
     made_by = {"module_id": 1, "instruction_name": "x.1"}
     insert(con, "instructions", **made_by, opcode="custom-call-start")
     insert(con, "value_origins", **made_by, origin_kind="carry", opcode=opcode)
-    findings = con.execute(asked("value-origins")).fetchall()
+    findings = con.execute(sql("value-origins")).fetchall()
     assert [text for _, text in findings if "not what" in text] == [
         "origin of value 0: not what instruction x.1 is"
     ] * found_count
@@ -440,14 +440,14 @@ def demo_copy(demo_db, tmp_path_factory):
     """A copy of `demo_db`, in which no invariant's query finds a row, to be changed and undone."""
     path = shutil.copy(demo_db, tmp_path_factory.mktemp("copy") / "demo.duckdb")
     with duckdb.connect(str(path)) as con:
-        assert [q.name for q in check.checks() if con.execute(asked(q.name)).fetchall()] == []
+        assert [q.name for q in check.checks() if con.execute(sql(q.name)).fetchall()] == []
         yield con
 
 
 @pytest.mark.sample(12)
 @pytest.mark.parametrize(("name", "statement"), BREAKING)
 def test_what_breaks_it_is_a_row_of_its_query(demo_copy, name, statement):
-    query = asked(name)
+    query = sql(name)
     demo_copy.execute("BEGIN")
     try:
         demo_copy.execute(statement)
@@ -496,7 +496,7 @@ def test_overlap_finds_what_comparing_all_pairs_finds(con, seed):
         for a in boxes
         for b in boxes
     )  # fmt: skip
-    assert bool(con.execute(asked("overlap")).fetchall()) == expected
+    assert bool(con.execute(sql("overlap")).fetchall()) == expected
 
 
 def test_values_that_hand_over_at_an_instant_do_not_overlap(con):
@@ -504,9 +504,9 @@ def test_values_that_hand_over_at_an_instant_do_not_overlap(con):
     module.allocation(0, "temp", 100)
     for value_id, live in enumerate([(0, 3), (3, 3), (3, 7), (7, 9)]):
         module.value(value_id, 0, 0, 100, live)
-    assert con.execute(asked("overlap")).fetchall() == []
+    assert con.execute(sql("overlap")).fetchall() == []
     module.value(9, 0, 50, 1, (5, 5))
-    assert con.execute(asked("overlap")).fetchall() == [
+    assert con.execute(sql("overlap")).fetchall() == [
         (1, "allocation 0: values 2 (live 3-7) and 9 (live 5-5) share bytes")
     ]
 
@@ -518,17 +518,17 @@ def test_scratch_of_asynchronous_calls_may_share_bytes(con):
     module.value(0, 0, 0, 80, (0, 5), "a", shape_index="{2,0}", opcode="custom-call-start")
     module.value(1, 0, 0, 90, (1, 6), "b", shape_index="{2,0}", opcode="custom-call-update")
     module.value(2, 0, 0, 90, (2, 7), "c", shape_index="{12}", opcode="async-start")
-    assert con.execute(asked("overlap")).fetchall() == []
+    assert con.execute(sql("overlap")).fetchall() == []
     insert(con, "occupied_peaks", module_id=1, color=0, peak_time=1, occupied_temp_bytes=90,
            naive_live_bytes=260)  # fmt: skip
     for start, size in ((0, 80), (1, 90), (8, 0)):
         insert(con, "occupancy_steps", module_id=1, color=0, start_time=start,
                occupied_temp_bytes=size)  # fmt: skip
-    assert con.execute(asked("occupancy")).fetchall() == []
+    assert con.execute(sql("occupancy")).fetchall() == []
     # Nothing else may: neither results nor the flags of copies.
     module.value(3, 0, 80, 20, (3, 4), "a2", shape_index="{1}", opcode="custom-call-start")
     module.value(4, 0, 99, 1, (3, 4), "d", shape_index="{2}", opcode="copy-start")
-    findings = [finding for _, finding in con.execute(asked("overlap")).fetchall()]
+    findings = [finding for _, finding in con.execute(sql("overlap")).fetchall()]
     pairs = {tuple(sorted(re.findall(r"(\d+) \(live", finding))) for finding in findings}
     assert pairs == {("1", "3"), ("2", "3"), ("3", "4")}
 
@@ -552,7 +552,7 @@ def test_a_context_frees_only_bytes_of_its_own(con, offset, opcode, is_fine):
                occupied_temp_bytes=size)  # fmt: skip
     module.saves(0, 0, 0, held_bytes=80, peak_time_without=1, peak_bytes_without=90 + offset,
                  low_unknown_reason="x")  # fmt: skip
-    findings = [text for _, text in con.execute(asked("peak-savings")).fetchall()]
+    findings = [text for _, text in con.execute(sql("peak-savings")).fetchall()]
     assert (not [text for text in findings if "are occupied and it has" in text]) == is_fine
 
 
@@ -560,9 +560,9 @@ def test_sums_wrap_as_in_the_dump(con):
     module = Module(con, 1, reported_total_bytes=-(2**63) + 3)
     module.allocation(0, "temp", 2**62)
     module.allocation(1, "output", 2**62 + 1)
-    assert con.execute(asked("total")).fetchall() != []
+    assert con.execute(sql("total")).fetchall() != []
     module.allocation(2, "constant", 2)
-    assert con.execute(asked("total")).fetchall() == []
+    assert con.execute(sql("total")).fetchall() == []
 
 
 @pytest.mark.slow
@@ -704,7 +704,7 @@ def test_where_a_value_in_an_asynchronous_computation_begins(con, live, is_fine)
     module.step(4, live, "fusion")
     module.step(5, (5, 7), "fusion-start")
     module.step(8, (8, 9), "add")
-    assert (con.execute(asked("live-ranges")).fetchall() == []) == is_fine
+    assert (con.execute(sql("live-ranges")).fetchall() == []) == is_fine
 
 
 def test_only_an_asynchronous_value_begins_elsewhere(con):
@@ -712,7 +712,7 @@ def test_only_an_asynchronous_value_begins_elsewhere(con):
     module.step(2, (2, 8), "parameter")
     module.step(4, (5, 7), "fusion")
     module.step(5, (5, 7), "copy-start")
-    assert con.execute(asked("live-ranges")).fetchall() != []
+    assert con.execute(sql("live-ranges")).fetchall() != []
 
 
 @pytest.mark.parametrize(

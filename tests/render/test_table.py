@@ -29,8 +29,8 @@ def table(columns, rows, width=80, **others):
 @pytest.mark.parametrize("width", [80, 132])
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.name)
 def test_every_answer_over_the_demo_dumps_fits_with_all_figures(demo, query, width):
-    asked = {name: text for name, text in ASKED.items() if query.param(name) is not None}
-    result = execute.execute_query(demo, query, execute.bind(query, asked))
+    values = {name: text for name, text in ASKED.items() if query.param(name) is not None}
+    result = execute.execute_query(demo, query, execute.bind(query, values))
     fitted, _ = formats.render(result, "table", width, has_titles=True)
     assert max(map(display_width, fitted.splitlines())) <= width
     shown = {cell.strip() for cell in re.split(r"  +|\n| · ", fitted)}

@@ -39,11 +39,11 @@ def index_of(values, rounds=1):
 
 @given(VALUES, st.lists(st.tuples(st.integers(0, 6), st.integers(-1, 19)), max_size=9))
 @example([], [(1, -1)])
-def test_a_name_is_found_whatever_value_is_next_to_it(values, asked):
+def test_a_name_is_found_whatever_value_is_next_to_it(values, pairs):
     index = index_of(values)
     names = sorted({name for _, _, name in values})
-    asked = [(name, min(row, len(values) - 1)) for name, row in asked]
-    name, rows = np.array(asked, np.int64).reshape(-1, 2).T
+    pairs = [(name, min(row, len(values) - 1)) for name, row in pairs]
+    name, rows = np.array(pairs, np.int64).reshape(-1, 2).T
     numbers = index.names_of(name.astype(np.uint64) << np.uint64(50), rows)
     assert numbers.tolist() == [names.index(n) if n in names else -1 for n in name.tolist()]
 

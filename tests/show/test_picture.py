@@ -19,12 +19,12 @@ RUNS = ("cpu_b8", "cpu_b8_old", "gpu_b8", "tpu_b8")
 COLUMNS = 68
 
 
-def chosen(con, name=None, **asked):
-    return subject.choose(con, "show", name, asked)
+def chosen(con, name=None, **filters):
+    return subject.choose(con, "show", name, filters)
 
 
-def drawn(con, *, by=None, count=COLUMNS, instant=None, **asked):
-    return picture.picture(con, chosen(con, **asked), count, instant or {}, by)
+def drawn(con, *, by=None, count=COLUMNS, instant=None, **filters):
+    return picture.picture(con, chosen(con, **filters), count, instant or {}, by)
 
 
 # -- columns ---------------------------------------------------------------------------------------
@@ -121,9 +121,9 @@ def test_groups_hold_what_saved_queries_attribute_to_them(demo, by, instant):
             size = part.end_bytes - part.begin_bytes
             sums[part.group] = sums.get(part.group, 0) + size
         sql = f"SELECT {NAMES[by]}, sum(held_bytes)::BIGINT FROM attributed_peak_values AS held "
-        asked = {**drawn_picture.subject.asked, **instant}
+        filters = {**drawn_picture.subject.filters, **instant}
         rows = execute.execute_with(
-            demo, sql + "WHERE allocation_kind = 'temp' GROUP BY ALL", asked, "test"
+            demo, sql + "WHERE allocation_kind = 'temp' GROUP BY ALL", filters, "test"
         ).rows
         assert sums == dict(rows) and sums
 

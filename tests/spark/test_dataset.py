@@ -30,10 +30,10 @@ def test_a_query_on_a_dataset_has_the_rows_of_duckdb(connection, dataset, call):
     name, _ = connection
     # Spark plans each for seconds; the others are asked below, of runs and of many owners.
     for query in ("modules", "peak", "runs") if name == "sail" else ("runs",):
-        asked = ("query", query, "--on", dataset, "--format", "csv")
-        expected = call(*asked)
+        words = ("query", query, "--on", dataset, "--format", "csv")
+        expected = call(*words)
         assert expected[0] == 0 and expected[1].count("\n") > 2
-        result = call(*asked, *MASTER[name])
+        result = call(*words, *MASTER[name])
         assert result[:2] == expected[:2], result[2]
 
 
@@ -45,10 +45,10 @@ def test_a_question_of_a_run_opens_the_files_of_that_run_alone(connection, datas
     for path in objects(dataset, "values"):
         if layout.parse(path).owner_id not in of_run:
             (dataset / path).write_bytes(b"no Parquet")
-    asked = ("query", "peak", "--on", dataset, "--run", "batch=9", "--format", "csv")
-    code, expected, _ = call(*asked)
+    words = ("query", "peak", "--on", dataset, "--run", "batch=9", "--format", "csv")
+    code, expected, _ = call(*words)
     assert code == 0 and expected.count("\n") > 2
-    assert call(*asked, *MASTER[name])[:2] == (0, expected)
+    assert call(*words, *MASTER[name])[:2] == (0, expected)
 
 
 @pytest.mark.parametrize(
@@ -61,18 +61,18 @@ def test_a_question_of_a_run_opens_the_files_of_that_run_alone(connection, datas
     indirect=["connection"],
 )
 def test_so_has_one_that_is_computed_in_parts(connection, name, dataset, call):
-    asked = ("query", name, "--on", dataset, "--format", "csv")
-    expected = call(*asked)
+    words = ("query", name, "--on", dataset, "--format", "csv")
+    expected = call(*words)
     assert expected[0] == 0 and expected[1].count("\n") > 2
-    assert call(*asked, *MASTER[connection[0]])[:2] == expected[:2]
+    assert call(*words, *MASTER[connection[0]])[:2] == expected[:2]
 
 
 @pytest.mark.slow
 def test_very_many_owners_are_found_by_the_server(connection, dataset, call, monkeypatch):
     monkeypatch.setattr(tables, "SENT_OWNERS", 2)
     for runs in (["--run", "cpu_b8"], []):
-        asked = ("query", "modules", "--on", dataset, *runs, "--format", "csv")
-        assert call(*asked, *MASTER[connection[0]])[:2] == call(*asked)[:2]
+        words = ("query", "modules", "--on", dataset, *runs, "--format", "csv")
+        assert call(*words, *MASTER[connection[0]])[:2] == call(*words)[:2]
 
 
 @pytest.mark.slow
@@ -90,8 +90,8 @@ def test_snapshots_of_processes_are_compared_there(connection, tmp_path, call):
     assert code == 0, err
     queries = ("process-growth", "process-curve", "rank-growth", "process", "ranks")
     for query in queries if name == "sail" else queries[4:]:  # Spark plans each for seconds
-        asked = ("query", query, "--on", out, "--run", "job", "--format", "csv")
-        expected = call(*asked)
+        words = ("query", query, "--on", out, "--run", "job", "--format", "csv")
+        expected = call(*words)
         assert expected[0] == 0 and expected[1].count("\n") > 2
-        result = call(*asked, *MASTER[name])
+        result = call(*words, *MASTER[name])
         assert result[:2] == expected[:2], result[2]

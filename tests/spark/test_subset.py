@@ -15,7 +15,7 @@ from bufdb.spark import tables
 HEAD = "-- title: T\n-- group: overview\n-- column x {kind}: X.\n"
 
 
-def asked(sql, kind, tmp_path):
+def saved(sql, kind, tmp_path):
     tree = sqlglot.parse_one(sql, read="duckdb")
     assert portable.findings(tree) == []
     return header.parse(HEAD.format(kind=kind) + sql, tmp_path / "q.sql")
@@ -55,7 +55,7 @@ def asked(sql, kind, tmp_path):
     ],
 )  # fmt: skip
 def test_the_engines_say_the_same(connection, tmp_path, sql, kind):
-    query = asked(sql, kind, tmp_path)
+    query = saved(sql, kind, tmp_path)
     with duckdb.connect() as con:
         expected = execute.execute_query(con, query, {}).rows
     assert comparable(tables.answer(connection[1], query, {}).rows) == comparable(expected)
@@ -63,14 +63,14 @@ def test_the_engines_say_the_same(connection, tmp_path, sql, kind):
 
 def test_an_error_stops_each_engine(connection, tmp_path):
     sql = "SELECT CASE WHEN t.y > 1 THEN error('too many') END AS x FROM (VALUES ({})) AS t(y)"
-    fine = asked(sql.format(1), "VARCHAR", tmp_path)
+    fine = saved(sql.format(1), "VARCHAR", tmp_path)
     assert tables.answer(connection[1], fine, {}).rows == [(None,)]
     with pytest.raises(BufdbError, match="too many"):
-        tables.answer(connection[1], asked(sql.format(2), "VARCHAR", tmp_path), {})
+        tables.answer(connection[1], saved(sql.format(2), "VARCHAR", tmp_path), {})
 
 
 def test_a_part_that_fails_says_why(connection, tmp_path, monkeypatch):
-    query = asked("SELECT 1 AS x", "INTEGER", tmp_path)
+    query = saved("SELECT 1 AS x", "INTEGER", tmp_path)
     parts = [("one", "SELECT raise_error('of the part') AS x"), ("", "SELECT x FROM one")]
     monkeypatch.setattr(translate, "parts", lambda query, dialect: parts)
     with pytest.raises(BufdbError, match="of the part"):

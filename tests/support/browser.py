@@ -161,22 +161,22 @@ class Browser:
         Raises:
             AssertionError: with what was.
         """
-        printed, asked = self.messages()
+        printed, urls = self.messages()
         assert not printed, printed
-        assert asked <= {self.page}, asked
+        assert urls <= {self.page}, urls
 
     def messages(self) -> tuple[list[str], set[str]]:
         """Return messages printed since the last call, and requests made and not refused."""
         printed = [entry["message"] for entry in self.driver.get_log("browser")]
-        asked = {}
+        requests = {}
         for entry in self.driver.get_log("performance"):
             message = json.loads(entry["message"])["message"]
             params = message["params"]
             if message["method"] == "Network.requestWillBeSent":
-                asked[params["requestId"]] = params["request"]["url"].partition("#")[0]
+                requests[params["requestId"]] = params["request"]["url"].partition("#")[0]
             elif params.get("blockedReason") == "csp":  # of a loadingFailed
-                asked.pop(params["requestId"], None)
-        return printed, set(asked.values()) - {"about:blank"}
+                requests.pop(params["requestId"], None)
+        return printed, set(requests.values()) - {"about:blank"}
 
 
 @contextlib.contextmanager

@@ -61,7 +61,7 @@ def main() -> int:
         if not arguments.no_queries:
             with timed("starting a worker in place of the killed one"):
                 cluster.add_worker()
-            faults += asked(cluster.master, folder / "dataset", runs, arguments.query)
+            faults += compare(cluster.master, folder / "dataset", runs, arguments.query)
     print(f"NOT AS IT SHOULD BE: {'; '.join(faults)}" if faults else "all as it should be")
     return 1 if faults else 0
 
@@ -121,7 +121,7 @@ def ingest(runs: Path, out: Path) -> list[str]:
     return [*command, "--out", str(out)]
 
 
-def asked(master: str, dataset: Path, runs: Path, only: list[str] | None) -> list[str]:
+def compare(master: str, dataset: Path, runs: Path, only: list[str] | None) -> list[str]:
     """Return the queries with other rows on Spark than in DuckDB; print a line for each."""
     from bufdb.spark import session, tables
 

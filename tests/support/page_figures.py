@@ -14,8 +14,8 @@ from bufdb import resources
 from bufdb.answers import summary
 from bufdb.answers.summary_text import sections, sentences
 from bufdb.query import execute
-from bufdb.query.asked import glob
 from bufdb.query.catalogue import Catalogue
+from bufdb.query.parameters import glob
 
 CATALOGUE = Catalogue([resources.query_folder()])
 PARTS = summary.queries(CATALOGUE, tuple(summary.QUERIES))
@@ -82,12 +82,16 @@ def name_of(row):
 
 def options(row, head):
     """The parameters that a page's commands have for a module."""
-    asked = {"run": glob(row["run"]), "color": str(row["color"]), "function": glob(row["function"])}
+    filters = {
+        "run": glob(row["run"]),
+        "color": str(row["color"]),
+        "function": glob(row["function"]),
+    }
     if row["platform"] is not None:
-        asked["platform"] = row["platform"]
+        filters["platform"] = row["platform"]
     if "--module" in head.get("command", ""):
-        asked["module"] = glob(row["module_key"])
-    return asked
+        filters["module"] = glob(row["module_key"])
+    return filters
 
 
 def _summary(compared, con, row, head, limit):

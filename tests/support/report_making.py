@@ -12,7 +12,7 @@ from bufdb.query.catalogue import Catalogue
 CATALOGUE = Catalogue([resources.query_folder()])
 
 
-def html(con, asked=None, base=None, names=("peak", "top-values"), has_sections=False, **options):
+def html(con, filters=None, base=None, names=("peak", "top-values"), has_sections=False, **options):
     """The page that `bufdb report` writes for some options.
 
     Without the tables of most queries, and the sections of the summary, which take most of the
@@ -24,10 +24,10 @@ def html(con, asked=None, base=None, names=("peak", "top-values"), has_sections=
             mock.patch.object(tables, "NAMES", names),
             mock.patch.object(tables, "summary_parts", **parts),
         ):
-            return html(con, asked, base, None, **options)
-    asked = asked or {}
-    compared = None if base is None else comparison.compared(con, base, asked)
-    sides = [asked] if compared is None else compared.asked(asked)
+            return html(con, filters, base, None, **options)
+    filters = filters or {}
+    compared = None if base is None else comparison.compared(con, base, filters)
+    sides = [filters] if compared is None else compared.sides(filters)
     page_contents = contents.contents(con, CATALOGUE, sides, compared)
     pictures = partial(contents.pictures, con, page_contents)
     return page.page(page_contents, pictures, command="bufdb report", **options)
@@ -53,6 +53,6 @@ class Report:
                 yield row, Module(*self.slots[row["slot"]])
 
 
-def report(con, asked=None, base=None, **options):
+def report(con, filters=None, base=None, **options):
     """The data of that page; arguments as those of `html`."""
-    return Report(html(con, asked, base, **options))
+    return Report(html(con, filters, base, **options))

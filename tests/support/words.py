@@ -44,6 +44,8 @@ NAMES = {
     "telling": "a noun",
     "came": "a noun",
     "whose": "owner, process, culprit",
+    "Ask": "Question, or what is asked for",
+    "Asked": "Question, or what is asked for",
 }
 """What to call something instead, by identifier."""
 _WORDS = [

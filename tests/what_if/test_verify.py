@@ -53,8 +53,8 @@ def test_promises_of_lines_are_those_of_what_if(ask, call, demo_db):
             for name in ("low_saving_bytes", "saving_bytes", "sureness"):
                 assert row[name] == advised[row["name"]][name]
         if row["promised_by"] == "what-if" and row["what"] == "source_line":
-            asked = ("what-if", "train_step", "--run", "cpu_b8", "--without", f"line:{row['name']}")
-            alone = json.loads(call(*asked, "--db", demo_db, "--format", "json")[1])[0]
+            words = ("what-if", "train_step", "--run", "cpu_b8", "--without", f"line:{row['name']}")
+            alone = json.loads(call(*words, "--db", demo_db, "--format", "json")[1])[0]
             assert row["saving_bytes"] <= alone["saving_bytes"]
 
 
@@ -195,7 +195,7 @@ shutil.copytree(sys.argv[1], folder, dirs_exist_ok=True)
 
 
 @pytest.fixture
-def asked(call, demo_db, tmp_path):
+def verified(call, demo_db, tmp_path):
     """what-if of the demo's lines, verified by a command that dumps what another run has."""
     database = shutil.copy(demo_db, tmp_path / "a.duckdb")
     script = tmp_path / "train.py"
@@ -203,16 +203,16 @@ def asked(call, demo_db, tmp_path):
 
     def run(*words, dumps="cpu_b8_remat", python=sys.executable):
         command_line = shlex.join([python, str(script), str(ROOT / "data" / "demo" / dumps)])
-        asked = ("what-if", "train_step", "--run", "cpu_b8", "--db", str(database))
-        return call(*asked, *words, "--verify", command_line), database
+        verify = ("what-if", "train_step", "--run", "cpu_b8", "--db", str(database))
+        return call(*verify, *words, "--verify", command_line), database
 
     return run
 
 
 @pytest.mark.slow
-def test_what_if_runs_the_changed_program_and_compares(asked, call):
+def test_what_if_runs_the_changed_program_and_compares(verified, call):
     lines = ("--without", "line:saved *train.py:65", "--without", "line:saved *train.py:66")
-    (code, out, _), database = asked(*lines, "--format", "json")
+    (code, out, _), database = verified(*lines, "--format", "json")
     result_rows = json.loads(out)
     peak = next(row for row in result_rows if row["what"] == "peak")
     plain = call("what-if", "train_step", "--run", "cpu_b8", *lines, "--db", str(database))[1]
@@ -224,14 +224,14 @@ def test_what_if_runs_the_changed_program_and_compares(asked, call):
 
 
 @pytest.mark.slow
-def test_less_than_was_promised_is_exit_1(asked):
-    (code, out, _), _ = asked("--without", "line:saved *train.py:66", dumps="cpu_b8")
+def test_less_than_was_promised_is_exit_1(verified):
+    (code, out, _), _ = verified("--without", "line:saved *train.py:66", dumps="cpu_b8")
     assert code == 1
     assert "less than promised" in out
 
 
 @pytest.mark.slow
-def test_a_command_that_compiles_nothing_is_no_success(asked):
-    (code, out, _), _ = asked("--until", "8MiB", python="false")
+def test_a_command_that_compiles_nothing_is_no_success(verified):
+    (code, out, _), _ = verified("--until", "8MiB", python="false")
     assert code != 0
     assert out == ""

@@ -266,7 +266,7 @@ def succeeds(attack: Attack, folder: Path) -> bool:
     path = make(folder)
     if attack.way == "planted":
         return _changes_answers(path, text)
-    planted, _, asked = text.rpartition("\n---\n")
+    planted, _, sql = text.rpartition("\n---\n")
     if planted:
         with contextlib.suppress(duckdb.Error), duckdb.connect(path) as con:
             con.execute(planted)
@@ -279,10 +279,10 @@ def succeeds(attack: Attack, folder: Path) -> bool:
     output = ""
     if attack.way in ("sql", "asked"):
         with mock.patch.dict(os.environ, {"BUFDB_SECRET": SECRET, "HOME": str(folder)}):
-            output = _call("sql", asked, "--db", path)
+            output = _call("sql", sql, "--db", path)
     queries = folder / "queries"
     queries.mkdir()
-    (queries / "sent.sql").write_text(_HEADER + asked)
+    (queries / "sent.sql").write_text(_HEADER + sql)
     made = _call("query", "sent", "--queries", str(queries), "--db", path)
     if attack.way == "file":
         made += _call("lint", str(queries / "sent.sql"))

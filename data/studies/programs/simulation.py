@@ -105,11 +105,11 @@ def kernel_of(devices, chunks=1):
 
         return part
 
-    def predict(points, weights, asked):
-        part = part_of(points, weights, asked)
+    def predict(points, weights, places):
+        part = part_of(points, weights, places)
         if chunks == 1:
-            return part(asked)
-        return lax.map(part, asked.reshape(chunks, -1, asked.shape[-1])).reshape(len(asked), -1)
+            return part(places)
+        return lax.map(part, places.reshape(chunks, -1, places.shape[-1])).reshape(len(places), -1)
 
     return predict, on(devices[0], (shape(4096, 16), shape(4096, 8), shape(2048, 16))), ()
 

@@ -9,10 +9,10 @@ from small_db import Module, insert
 
 from bufdb import resources
 from bufdb.errors import UsageError
-from bufdb.query import asked, catalogue
-from bufdb.query.asked import Known
+from bufdb.query import catalogue, parameters
 from bufdb.query.execute import bind, execute_query
 from bufdb.query.header import parse
+from bufdb.query.parameters import Known
 from bufdb.query.sizes import parse_size
 
 QUERY = parse(
@@ -93,7 +93,7 @@ def compiled(con, module_id, run, platform, color=0, function="f", **cells):
 
 
 def numbered(con, **values):
-    return asked.numbered(con, QUERY, values)
+    return parameters.numbered(con, QUERY, values)
 
 
 def test_a_name_means_a_memory_space_of_one_platform(con):
@@ -144,7 +144,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones(con, values, message):
 def why(con, name, **values):
     query = catalogue.Catalogue([resources.query_folder()]).find(name)
     assert execute_query(con, query, values).rows == []
-    text = asked.why_nothing(Known(con), query, values)
+    text = parameters.why_nothing(Known(con), query, values)
     assert text.startswith("no rows: ")
     return text.removeprefix("no rows: ")
 
@@ -209,16 +209,16 @@ def test_what_is_not_there_is_named(con, name, values, reason):
 
 
 def test_of_a_query_of_the_users_own_nothing_is_claimed(con):
-    assert asked.why_nothing(Known(con), QUERY, {"run": "x"}) == "no rows"
+    assert parameters.why_nothing(Known(con), QUERY, {"run": "x"}) == "no rows"
 
 
 def test_a_label_of_a_list_that_no_run_has_is_reported(con):
     insert(con, "run_labels", run_name="r", label="dtype", label_value="f32")
     query = catalogue.Catalogue([resources.query_folder()]).find("scaling")
     known = Known(con)
-    assert asked.unknown_labels(known, query, bind(query, {"fixed": "dtpe, dtype"})) == [
+    assert parameters.unknown_labels(known, query, bind(query, {"fixed": "dtpe, dtype"})) == [
         "no run has a label 'dtpe'; did you mean 'dtype'?"
     ]
-    assert asked.unknown_labels(known, query, {}) == []
+    assert parameters.unknown_labels(known, query, {}) == []
     # Without it there is no row, and `why` says so.
-    assert asked.unknown_labels(known, query, bind(query, {"label": "batch, dtype"})) == []
+    assert parameters.unknown_labels(known, query, bind(query, {"label": "batch, dtype"})) == []

@@ -1,4 +1,4 @@
-"""What a question is asked with: values from text, known names, memory spaces, why nothing fits."""
+"""Values of parameters: from text, known names, memory spaces, and why nothing matches them."""
 
 from __future__ import annotations
 
@@ -230,8 +230,8 @@ def find_space(
         UsageError: there is none or more than one; the message begins with `asker`.
     """
     known = Known(con)
-    asked = {key: values[key] for key in ("run", "platform") if values.get(key) is not None}
-    platforms = known.names("platform", asked)
+    filters = {key: values[key] for key in ("run", "platform") if values.get(key) is not None}
+    platforms = known.names("platform", filters)
     spaces = known.spaces(platforms)
     spaces_of_name = [
         (platform, color) for platform, color, known_name in spaces if known_name == name
