@@ -208,9 +208,9 @@ class Readable:
         Args:
             module: key or name of a module, name of a function, or a glob of one.
             options: without, donate, keep, until, by, order, run and color, like the options of
-                `bufdb what-if`; see `bufdb.what_if.ask.what_if`.
+                `bufdb what-if`; see `bufdb.what_if.what_if.what_if`.
         """
-        from bufdb.what_if.ask import what_if
+        from bufdb.what_if.what_if import what_if
 
         with self._opener.several() as opened:
             answer = what_if(opened, module, **options)
@@ -256,9 +256,9 @@ class Readable:
             output: a file; a new folder for parquet and csv.
             format: parquet, csv, bundle, speedscope, collapsed, pprof, perfetto or torch-snapshot.
             options: run, function, module, color, frames, anonymize and keep, like the options of
-                `bufdb export`; see `bufdb.export.ask.export`.
+                `bufdb export`; see `bufdb.export.export.export`.
         """
-        from bufdb.export.ask import export
+        from bufdb.export.export import export
 
         with self._opener.several() as opened:
             notes = export(opened, self.path, format, Path(output), **options)

@@ -122,7 +122,7 @@ def command(
     has_no_output = context.get_parameter_source("output") is ParameterSource.DEFAULT
     if form is None or has_no_output:
         raise UsageError("expected --format FORMAT -o FILE, or --sources DIR")
-    from bufdb.export.ask import export
+    from bufdb.export.export import export
 
     output = output or Path("/dev/stdout")
     filters = {"run": run, "function": function, "module": module, "color": color}

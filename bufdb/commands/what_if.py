@@ -19,7 +19,7 @@ from bufdb.render.sources import spare
 if TYPE_CHECKING:
     from bufdb.capture.script import Script
     from bufdb.recording.function import Function
-    from bufdb.what_if.ask import WhatIf
+    from bufdb.what_if.what_if import WhatIf
 
 _AFTER = "--"
 """Value of --verify where the command is after --."""
@@ -145,7 +145,7 @@ def command(
       2  wrong usage, or a name that matches nothing
       3  database missing, in use or of another version
     """
-    from bufdb.what_if.ask import require_question, what_if
+    from bufdb.what_if.what_if import require_question, what_if
 
     words = common.words_after()
     module = paths.or_name(module)

@@ -28,12 +28,12 @@ from bufdb.query.result import Result
 from bufdb.render import formats
 from bufdb.render.text import escape_control, human_bytes, markdown_escape
 from bufdb.what_if import donation, module_choice, removal, temps
-from bufdb.what_if.ask import WhatIf
 from bufdb.what_if.donation import Donation
 from bufdb.what_if.model import Need
 from bufdb.what_if.module_choice import Choice
 from bufdb.what_if.removal import Reduction, Row
 from bufdb.what_if.temps import Taken, Temps
+from bufdb.what_if.what_if import WhatIf
 
 TOLERANCE = 0.02
 """Share of BASE's peak by which a saving may lie outside of its range and count as in it."""

@@ -16,8 +16,8 @@ from bufdb.errors import BufdbError
 from bufdb.query.parameters import glob
 from bufdb.recording.command import Captured, Dumps, capture, dump_folder
 from bufdb.recording.function import Function, explained
-from bufdb.what_if.ask import WhatIf
 from bufdb.what_if.verify import Verification, verify_promise
+from bufdb.what_if.what_if import WhatIf
 
 LABELS = "SELECT label, label_value, is_metadata FROM run_labels WHERE run_name = ?"
 _LAMBDA = "_lambda_"

@@ -12,7 +12,7 @@ from small_db import Module, derive, in_bulk
 from bufdb.answers import diff
 from bufdb.api.assistant import Tools
 from bufdb.api.database import Readable
-from bufdb.export import ask as exports
+from bufdb.export import export as exports
 from bufdb.page import comparison, contents, page, tables
 from bufdb.query.catalogue import Catalogue
 from bufdb.query.execute import execute_query

@@ -14,7 +14,7 @@ from small_db import shape
 from what_if_cases import Case
 
 from bufdb.commands import what_if as command
-from bufdb.what_if.ask import MEANING, WhatIf
+from bufdb.what_if.what_if import MEANING, WhatIf
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_what_is_bf16_already_is_named_where_a_share_stays(call, empty_db, tmp_p
 
 @pytest.mark.slow
 def test_names_that_hold_nothing_at_the_peak_are_summed_up(ask, monkeypatch):
-    monkeypatch.setattr("bufdb.what_if.ask.MOST_NAMES", 1)
+    monkeypatch.setattr("bufdb.what_if.what_if.MOST_NAMES", 1)
     options = ("--run", "gpu_b8", "--without", "op:*")
     out = ask(*options)[1]
     every = json.loads(ask(*options, "--format", "json")[1])

@@ -6,7 +6,7 @@ import pytest
 from small_db import Module, rows
 
 from bufdb.answers import opening
-from bufdb.what_if.ask import what_if
+from bufdb.what_if.what_if import what_if
 
 KINDS = {"source_line": "line", "op": "op", "value": "value"}
 
