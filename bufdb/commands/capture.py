@@ -87,14 +87,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Format of a table of peaks, which replaces the summary.",
 )
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    callback=common.not_dash,
-    help="Write the table of peaks to FILE instead of a summary to standard error.",
-)
+@common.output_file("Write the table of peaks to FILE instead of a summary to standard error.")
 def command(  # long: a parameter for each option
     command_line: tuple[str, ...],
     db: str,

@@ -389,7 +389,7 @@ verbose_option: Decorator = click.option(
 )
 
 
-def not_dash(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
+def _not_dash(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
     """Return the value of -o; None for -, which is standard output.
 
     Raises:
@@ -400,14 +400,20 @@ def not_dash(_ctx: click.Context, _option: click.Parameter, path: Path | None) -
     return file
 
 
-output_option: Decorator = click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    callback=not_dash,
-    help="Write the answer to FILE instead of standard output.",
-)
+def output_file(text: str, **options: Any) -> Decorator:
+    """Return the option -o FILE, with this help."""
+    return click.option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        callback=_not_dash,
+        help=text,
+        **options,
+    )
+
+
+output_option = output_file("Write the answer to FILE instead of standard output.")
 _wide_option: Decorator = click.option(
     "--wide",
     "full",

@@ -54,14 +54,7 @@ PICTURES = ("speedscope", "collapsed", "pprof", "perfetto", "torch-snapshot")
     multiple=True,
     help="With --anonymize: a label of runs to keep; may be repeated.",
 )
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    callback=common.not_dash,
-    help="Where to write; a new folder for parquet and csv.",
-)
+@common.output_file("Where to write; a new folder for parquet and csv.")
 @common.read_db_option
 def command(
     form: str | None,

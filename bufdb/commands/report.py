@@ -30,16 +30,7 @@ DEFAULT_FILE = "report.html"
 )
 @common.limit_option
 @common.live_option("limit", "limit")
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    callback=common.not_dash,
-    default=DEFAULT_FILE,
-    show_default=True,
-    help="Where to write.",
-)
+@common.output_file("Where to write.", default=DEFAULT_FILE, show_default=True)
 @common.read_db_option
 def command(
     run: str | None,
