@@ -22,6 +22,7 @@ from bufdb.capture.hooked import script as script_at
 from bufdb.capture.runner import Watch
 from bufdb.capture.script import NoCallError, Script
 from bufdb.fitting import answer_text
+from bufdb.fitting.child import Server
 from bufdb.fitting.fit import Fitting
 from bufdb.fitting.plans import Changes, Plan, PlanResult, Program, Site, Traced
 from bufdb.fitting.question import Question, kinds_of
@@ -32,8 +33,7 @@ from bufdb.fitting.session import (
     UncheckedError,
     compiling,
     dumped_in,
-    require_alike,
-    require_equal,
+    require_right,
 )
 from bufdb.read.own import Own, parse_own
 
@@ -87,8 +87,9 @@ def fit(
         target: hardware to compile for, which need not be present, such as "tpu:v5e:2x2".
         gradients_only: take the gradient alone, of the function itself if it is a loss.
         budget_compiles: compilations besides that of the function as written.
-        also: changes of the program's text to try, too: "microbatch", "chunks" or both. They are
-            checked by running the gradient for 4 random examples on the CPU, if it is small.
+        also: changes of the program's text to try, too, such as "microbatch,chunks": see `--also`.
+            These two are checked by running the gradient for 4 random examples on the CPU, if it
+            is small.
         order: which cost ranks the plans that fit: "products", "bytes" (read and written by the
             optimized program) or "cycles" (the compiler's estimate, which TPU has).
         timeout: seconds after which no other compilation begins.
@@ -216,7 +217,6 @@ class Here:
             UnequalError: it computes something else.
             BufdbError: it cannot be compiled, or is not known to compute the same.
         """
-        own = self._function.digests() if check.is_compared else None
         module = sys.modules.get(getattr(self._call.function, "__module__", ""))
         file = getattr(module, "__file__", None)
         name = getattr(self._call.function, "__qualname__", "<locals>")
@@ -227,7 +227,7 @@ class Here:
             or {*texts} != {file}
             or "<locals>" in name
         ):
-            return self._again(texts, rest, check, own)
+            return self._again(texts, rest, check)
         twin = ModuleType(module.__name__)
         twin.__file__, twin.__package__ = file, module.__package__
         exec(compile(texts[file], file, "exec"), twin.__dict__)
@@ -235,19 +235,10 @@ class Here:
         for part in name.split("."):
             function = getattr(function, part)
         made = self._made(function)
-        if check.numbers is not None:
-            made.require_alike(check.numbers.size, Path(check.numbers.path))
-        if own is not None:
-            require_equal(own, made.digests())
+        require_right(check, self._answer, Server.of(made, self._call.name).answer)
         return check.settled(self._compiled(made, rest, is_full=True, known=check.known))
 
-    def _again(
-        self,
-        texts: Mapping[str, str],
-        rest: Plan,
-        check: Check,
-        own: list[list[str]] | None,
-    ) -> Dumped:
+    def _again(self, texts: Mapping[str, str], rest: Plan, check: Check) -> Dumped:
         """Run the command of this process again, and compile at the same call of `fit`."""
         call = self._call
         self._count += 1
@@ -268,12 +259,12 @@ class Here:
                 script.first(child, start)
             except NoCallError as error:
                 raise UncheckedError(str(error)) from error
-            if check.numbers is not None:
-                require_alike(child.ask, check.numbers)
-            if own is not None:
-                require_equal(own, child.ask({"do": "digests"})["digests"])
+            require_right(check, self._answer, child.ask)
             reply = child.ask({**compiling(rest, check), "dumps": str(dumps)})
         return check.settled(dumped_in(dumps, reply["refusal"], time.monotonic() - began))
+
+    def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        return Server.of(self._function, self._call.name).answer(request)
 
     def _compiled(self, function: Any, plan: Plan, *, is_full: bool, known: str = "") -> Dumped:
         self._count += 1

@@ -65,8 +65,8 @@ def of(  # long: a function for each tool, whose signature is its help
     ) -> str:
         """Find what to change so that a program fits into a limit; prove it by compiling: JSON.
 
-        Arguments are those of explain; also tries more: microbatch, chunks, vmap, blocks, vmem,
-        flags, separated by commas. data.plans are the plans, data.patch a patch that was compiled.
+        Arguments are those of explain; also tries more: microbatch, chunks, attention, vmap,
+        blocks, vmem, flags, with commas. data.plans are the plans, data.patch one that was proved.
         """
         options = {"args": args, "target": target, "call": call, "also": also, "argv": argv}
         return await answer_of(context, "fit", program, limit, **options)

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 @click.option(
     "--also",
     metavar="KINDS",
-    help="Try more: microbatch, chunks, vmap, blocks, vmem, flags, or several with commas.",
+    help="Try more: microbatch, chunks, attention, vmap, blocks, vmem, flags; several with commas.",
 )
 @click.option(
     "--order",
@@ -149,8 +149,9 @@ def command(  # long: a parameter for each option
     --also chunks computes the widest product and its reductions, such as the loss over a
     vocabulary, for one part at a time. Each is compiled. A small gradient runs for 4 random
     examples to see that it stays the same; of a large one the answer says what is assumed.
-    --also vmap runs what jax.vmap maps in batches, by jax.lax.map. --also blocks makes one
-    jax.lax.scan of a Python loop over equal blocks, as is done where nothing else fits.
+    --also vmap runs what jax.vmap maps in batches, by jax.lax.map. --also attention computes scores
+    of all pairs for some heads or rows at a time, and --also blocks makes one jax.lax.scan of a
+    Python loop over equal blocks, as is done where nothing else fits.
     --also flags tries options of the compiler, as is done where nothing else fits.
     --also vmem finds the least vmem_limit_bytes with which a Pallas kernel compiles that needs more
     than its limit.

@@ -19,7 +19,7 @@ from bufdb.capture.hooked import replace_sources
 from bufdb.capture.worker import serve, step
 from bufdb.fitting.levers.donation import is_of_nnx, lost_of, shared
 from bufdb.fitting.places import place
-from bufdb.fitting.plans import Plan, Program, Site, Traced
+from bufdb.fitting.plans import Parts, Plan, Program, Site, Traced
 from bufdb.fitting.rebound import made, rebound
 from bufdb.fitting.records import as_json, from_json
 from bufdb.fitting.session import MISTRACED, MistracedError, UnequalError
@@ -45,6 +45,13 @@ class Server:
         """Returns the function, which is traced at the first call."""
         self._name = ""
 
+    @classmethod
+    def of(cls, function: Function, name: str) -> Server:
+        """Return what answers requests about a function that is traced already."""
+        server = cls()
+        server._name, server._traced = name, lambda: function
+        return server
+
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer to a request."""
         do = {
@@ -56,6 +63,7 @@ class Server:
             "numbers": self._numbers,
             "alike": self._alike,
             "digests": self._digests,
+            "literals": self._literals,
         }
         return do[request["do"]](request)
 
@@ -149,6 +157,11 @@ class Server:
     def _digests(self, request: Mapping[str, Any]) -> dict[str, Any]:
         with step(f"comparing {self._name} with its patched files"):
             return {"digests": self._function.digests()}
+
+    def _literals(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        with step(f"reading the numbers of parts of {self._name}"):
+            parts = [from_json(Parts, one) for one in request["parts"]]
+            return {"literals": self._function.literals(parts)}
 
     def _compile(self, request: Mapping[str, Any]) -> dict[str, Any]:
         began = time.monotonic()

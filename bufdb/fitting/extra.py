@@ -43,9 +43,8 @@ class Extra:
         program, request = self.program, self.request
         alone = Candidate(free(program), program.as_written, 0, request.as_written)
         more = [one for kind in kinds for one in self._plans(kind, alone)]
-        proved = [one for one in candidates if one.is_exact]
         for extra in self._rewrites(kinds, more) if request.limit_bytes is not None else ():
-            more += self._with_plans(extra, more, proved)
+            more += self._with_plans(extra, more, candidates)
         return sorted([*candidates, *more], key=lambda one: Space.cost(one.traced))
 
     def _fits(self, one: Candidate) -> bool:
@@ -104,16 +103,17 @@ class Extra:
         return [*each, *two[::-1]]
 
     def _with_plans(
-        self, extra: tuple[str, ...], alone: Sequence[Candidate], proved: Sequence[Candidate]
+        self, extra: tuple[str, ...], alone: Sequence[Candidate], others: Sequence[Candidate]
     ) -> list[Candidate]:
         """Return plans of the rewritten program, if they may be cheaper than what fits."""
+        proved = [one for one in others if one.is_exact]
         plan = replace(free(self.program), extra=extra)
         base = next((one for one in alone if one.plan == plan), None)
         most = self._least_cost([*proved, *alone])
         if self.left() < 1 or Space.cost(self.request.trace(plan)) > most:
             return []
         if extra[0].partition("=")[0] in {lever.name for lever in OF_TEXT}:
-            return self._with_least(extra, proved) if most == math.inf else []
+            return self._of_text(extra, others) if most == math.inf else []
         more: list[Candidate] = []
         if base is None:
             self.request.observer(f"compiling {' and '.join(extra)}")
@@ -123,11 +123,34 @@ class Extra:
             return more
         return [*more, *self._searched(base)]
 
-    def _with_least(self, extra: tuple[str, ...], proved: Sequence[Candidate]) -> list[Candidate]:
-        """Return the plan of the least need with a rewrite that no trace has."""
-        least = min(proved, key=lambda one: one.estimate_bytes, default=None)
-        one = None if least is None else self._compiled(replace(least.plan, extra=extra))
-        return [] if one is None else [one]
+    def _of_text(self, extra: tuple[str, ...], others: Sequence[Candidate]) -> list[Candidate]:
+        """Return plans with a rewrite that no trace has: of the least need, then cheaper ones.
+
+        Once one fits, half of the plans between it and the dearest one that does not are left out
+        at a time.
+        """
+        plans = sorted(
+            {one.plan: one for one in others if not one.plan.extra}.values(),
+            key=lambda one: (Space.cost(one.traced), -one.estimate_bytes),
+        )
+        least = min(plans, key=lambda one: one.estimate_bytes, default=None)
+        if least is None:
+            return []
+        plans = plans[: plans.index(least) + 1]
+        compiled: list[Candidate] = []
+        first, at = 0, len(plans) - 1
+        while first <= at and self.left() > 0:
+            middle = at if not compiled else (first + at) // 2
+            self.request.observer(f"compiling {' and '.join(extra)} with another plan")
+            one = self._compiled(replace(plans[middle].plan, extra=extra))
+            compiled += [] if one is None else [one]
+            if one is not None and self._fits(one):
+                at = middle - 1
+            elif len(compiled) <= 1:
+                break
+            else:
+                first = middle + 1
+        return compiled
 
     def _searched(self, base: Candidate) -> list[Candidate]:
         """Return what the search finds in the program with a rewrite."""

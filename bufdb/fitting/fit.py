@@ -27,7 +27,7 @@ from bufdb.fitting.plans import (
     Traced,
 )
 from bufdb.fitting.proof import Proof, alone, outside_of_text
-from bufdb.fitting.question import BLOCKS, ROLLED, VERIFIED, WHOLE, Question
+from bufdb.fitting.question import ATTENTION, BLOCKS, ROLLED, VERIFIED, WHOLE, Question
 from bufdb.fitting.ranking import (
     PRODUCTS,
     cheaper_by_hand,
@@ -109,8 +109,9 @@ class Fitting:
             for _ in range(2):  # what a donation saves may be more for the plans of the first
                 candidates = self._without_donation(program, request, candidates)
                 candidates = self._with_whole(program, written, candidates)
-            candidates = self._with_blocks(program, request, candidates)
-            program = self._program
+            for kind in (ATTENTION, BLOCKS):
+                candidates = self._with_lines(kind, program, request, candidates)
+                program = self._program
             resort = LastResort(program, request, lambda: self._is_left(VERIFIED), self._notes)
             is_wanted = FLAGS in self.question.also
             candidates = resort.with_found(candidates, is_wanted=is_wanted)
@@ -152,7 +153,7 @@ class Fitting:
             is_interrupted=self._is_interrupted,
         )
         if answer.limit_bytes is not None and best is None and not answer.fits_as_written:
-            tried = {*self.question.also, BLOCKS}
+            tried = {*self.question.also, ATTENTION, BLOCKS}
             others = [kind for kind in program.on_demand if kind not in tried]
             answer = replace(answer, untried=tuple(others))
         return stored(answer, self.question, self._dumps, self.session.device)
@@ -351,25 +352,32 @@ class Fitting:
         is_tried = self.question.limit_bytes is not None and BLOCKS not in self.question.also
         return ROLLED if is_tried and BLOCKS in program.on_demand else 0
 
-    def _with_blocks(
-        self, program: Program, request: SearchRequest, candidates: list[Candidate]
+    def _with_lines(
+        self, kind: str, program: Program, request: SearchRequest, candidates: list[Candidate]
     ) -> list[Candidate]:
-        """Return candidates with a scan over equal blocks, if none without a step by hand fits.
+        """Return candidates with a change that no trace has, if none without a step by hand fits.
 
-        Its equations are compared with those as written, so it needs no `SearchRequest`.
+        That is attention in parts, which computes more again, or a scan over equal blocks, whose
+        equations are compared with those as written: neither needs to be asked for.
         """
         limit = self.question.limit_bytes
         fitting = [one for one in candidates if one.is_exact and is_met(one.compiled, limit)]
         if (
-            not self._kept(program)
+            limit is None
+            or kind in self.question.also
+            or kind not in program.on_demand
             or is_met(request.as_written, limit)
             or any(of_files(program, one.plan).is_whole for one in fitting)
         ):
             return candidates
-        changes = self.session.changes((BLOCKS,))
+        kept = VERIFIED + (self._kept(program) if kind != BLOCKS else 0)
+        if self._left(kept) < 1:
+            return candidates
+        changes = self.session.changes((kind,))
+        self._notes += changes.notes
         self._program = replace(program, changes=(*program.changes, *changes.tried))
-        more = Extra(self._program, request, lambda: self._left(VERIFIED), self._notes)
-        return more.with_found((BLOCKS,), candidates)
+        more = Extra(self._program, request, lambda: self._left(kept), self._notes)
+        return more.with_found((kind,), candidates)
 
     def _with_limits(
         self, program: Program, request: SearchRequest, candidates: list[Candidate]
@@ -458,7 +466,9 @@ class Fitting:
         keys = {key.partition("=")[0] for key in plan.extra}
         is_compared = any(lever.is_compared and lever.name in keys for lever in OF_TEXT)
         rest = outside_of_text(program, plan)
-        return self.session.patched(made.texts, rest, Check(is_compared=is_compared))
+        parts = tuple(one for change in program.changes_of(plan) for one in change.parts)
+        check = Check(is_compared=is_compared, parts=parts)
+        return self.session.patched(made.texts, rest, check)
 
     def _compile(self, plan: Plan, is_full: bool) -> Compiled:
         """Compile a plan; its need is bufdb's of the module."""

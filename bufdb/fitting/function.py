@@ -29,19 +29,21 @@ from bufdb.fitting.jax_inside import (
     Files,
     being_evaluated,
     gradients,
+    held_by,
     mapped_calls,
     probe,
 )
 from bufdb.fitting.jitted import jitted
 from bufdb.fitting.lever import Trial
-from bufdb.fitting.levers import LEVERS, ON_DEMAND, blocks, vmap, vmem
+from bufdb.fitting.levers import LEVERS, ON_DEMAND, attention, blocks, vmap, vmem
 from bufdb.fitting.losses import Losses, UnboundError
 from bufdb.fitting.pinned import pinned
 from bufdb.fitting.places import place
-from bufdb.fitting.plans import Change, Changes, Plan, Program, Site, Traced
+from bufdb.fitting.plans import Change, Changes, Parts, Plan, Program, Site, Traced
 from bufdb.fitting.reader import Reader
 from bufdb.fitting.replay import Replay
 from bufdb.fitting.session import UnequalError
+from bufdb.fitting.wide import Place, Watched
 from bufdb.read.own import NOTHING_MORE, Own
 
 _CHEAP: dict[str, list[dict[str, Any]]] = {
@@ -297,16 +299,35 @@ class Function(Written):
     def _of_text(self) -> Mapping[str, Callable[[], list[Change]]]:
         """Return by kind what finds the changes that are compiled from the patched files alone."""
         mapped = self._mapped  # of the arguments as they are
-        losses = [one.closed.jaxpr for one in self._gradients]
+        losses = self._jaxprs()
+
+        def watch(where: Place) -> tuple[list[attention.Piece], Watched]:
+            with Watched(where, read=held_by).watching() as watched:
+                gradients, stage = self._recorded(self._args, self._kwargs)
+            traced = [one.closed.jaxpr for one in gradients] or [stage.jaxpr.jaxpr]
+            return attention.pieces(traced, self._reader), watched
+
         return {
+            attention.Attention.name: lambda: attention.changes_of(self._scores(), watch),
             vmap.Vmap.name: lambda: vmap.changes_of(mapped),
             blocks.Blocks.name: lambda: blocks.changes_of(losses, self._files),
             vmem.Vmem.name: lambda: vmem.changes_of(self._step, self._files, self.platform),
         }
 
+    def _jaxprs(self) -> list[Any]:
+        """Return those of the losses."""
+        return [one.closed.jaxpr for one in self._gradients]
+
+    def _scores(self) -> list[attention.Piece]:
+        return attention.pieces(self._jaxprs() or [self._step], self._reader)
+
     def digests(self) -> list[list[str]]:
         """Return what identifies the values of each loss."""
         return [digests(one.closed) for one in self._gradients]
+
+    def literals(self, parts: Sequence[Parts]) -> list[str]:
+        """Return the numbers with which some lines compute, or what `in_parts` puts there."""
+        return attention.literals(self._jaxprs() or [self._step], self._reader, parts)
 
     def _batch(self) -> Batch:
         """Return the arguments that have the batch.
@@ -341,7 +362,8 @@ class Function(Written):
             if self._gradients:
                 self._batch()
                 kinds += [lever.name for lever in ON_DEMAND]
-        for name, find in self._of_text().items():
+        # Which names have an axis takes another trace, which is not needed here.
+        for name, find in {**self._of_text(), attention.Attention.name: self._scores}.items():
             with suppress(Refused):
                 find()
                 kinds.append(name)

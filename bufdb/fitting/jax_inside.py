@@ -247,6 +247,24 @@ def named(array: Any, name: str) -> Any:
     return importlib.import_module("jax.ad_checkpoint").checkpoint_name(array, name)
 
 
+class Held(NamedTuple):
+    """A variable of a jaxpr that is being traced."""
+
+    var: Any
+    mapped: tuple[int, ...] = ()
+    """Its axes that vmaps have taken away from the value, the outermost first."""
+
+
+def held_by(array: Any) -> Held | None:
+    """Return the variable that a traced value is; None if it is none, or this JAX has none."""
+    mapped: list[int] = []
+    while isinstance(at := getattr(array, "batch_dim", None), int):
+        mapped.insert(0, at)
+        array = array.val
+    var = getattr(array, "val", None)
+    return Held(var, tuple(mapped)) if hasattr(var, "aval") and hasattr(array, "aval") else None
+
+
 def value(var: Any, env: dict[Any, Any]) -> Any:
     """Return the value of a variable or of a literal."""
     return var.val if is_literal(var) else env[var]

@@ -313,6 +313,21 @@ class Head:
 
 
 @dataclass(frozen=True)
+class Parts:
+    """Lines that compute each part of an axis by itself."""
+
+    first: Site
+    """The expression that makes the value whose parts are computed one at a time."""
+    last: Site
+    """That of what is computed of it last."""
+    axes: tuple[tuple[str, int], ...]
+    """Of the names that the lines read, those with the axis."""
+    axis: int
+    """Of what `last` gives."""
+    count: int
+
+
+@dataclass(frozen=True)
 class Change:
     """A change of the program's text that `--also` tries."""
 
@@ -342,6 +357,8 @@ class Change:
     """A function that is called there, and makes the wide value."""
     head: Head | None = None
     """A module that is called there, and makes the wide value."""
+    parts: tuple[Parts, ...] = ()
+    """Lines that an edit puts into functions of a part."""
     spelling: str = ""
     """Name of what an edit calls, as the version of JAX has it."""
     obstacle: str = ""

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from bufdb.errors import UsageError
 from bufdb.fitting.last_resort import FLAGS
 from bufdb.fitting.levers import OF_TEXT, ON_DEMAND
+from bufdb.fitting.levers.attention import Attention
 from bufdb.fitting.levers.blocks import Blocks
 from bufdb.fitting.ranking import PRODUCTS
 
+ATTENTION = Attention.name
 BLOCKS = Blocks.name
 VERIFIED = 1
 """Compilations of the budget that are kept for the patched files."""

@@ -16,7 +16,7 @@ from bufdb.capture.simulated import Devices
 from bufdb.capture.simulation import NOTES
 from bufdb.dumps.place import Place
 from bufdb.errors import BufdbError, TooSlowError
-from bufdb.fitting.plans import Changes, Plan, Program, Site, Traced
+from bufdb.fitting.plans import Changes, Parts, Plan, Program, Site, Traced
 from bufdb.fitting.records import as_json, from_json
 from bufdb.read.own import NOTHING_MORE, Own
 
@@ -37,6 +37,16 @@ def require_equal(written: Sequence[Sequence[str]], patched: Sequence[Sequence[s
     """
     if written != patched:
         raise BufdbError("the patched files are not known to compute the same, by their equations")
+
+
+def require_same_numbers(written: Sequence[str], patched: Sequence[str]) -> None:
+    """Refuse parts that compute with other numbers than the whole, such as the size of an axis.
+
+    Raises:
+        BufdbError: they do.
+    """
+    if others := sorted({*written} ^ {*patched}):
+        raise BufdbError(f"a part is computed with other numbers than the whole: {others[0]}")
 
 
 class UncheckedError(BufdbError):
@@ -94,6 +104,8 @@ class Check:
     """What their losses are to give, if they are to be compared."""
     is_compared: bool = False
     """Whether their losses must have the equations that they have as written."""
+    parts: tuple[Parts, ...] = ()
+    """Lines that compute parts there, whose numbers must be those of the lines as written."""
 
     @property
     def known(self) -> str:
@@ -158,7 +170,33 @@ class Session(Protocol):
         """
 
 
-def require_alike(ask: Callable[[Mapping[str, Any]], dict[str, Any]], numbers: Numbers) -> None:
+Ask = Callable[[Mapping[str, Any]], dict[str, Any]]
+"""Returns the answer of a process, or of a function in this one, to a request."""
+
+
+def require_right(check: Check, own: Ask, other: Ask) -> None:
+    """Refuse patched files that compute something else, by what is to be compared.
+
+    Args:
+        check: what that is.
+        own: asks the function as written.
+        other: asks that of the patched files.
+
+    Raises:
+        UnequalError: they give other numbers.
+        BufdbError: they have other equations, or are not known to have the same.
+    """
+    if check.numbers is not None:
+        require_alike(other, check.numbers)
+    if check.is_compared:
+        written, patched = (ask({"do": "digests"})["digests"] for ask in (own, other))
+        require_equal(written, patched)
+    if check.parts:
+        written = own({"do": "literals", "parts": as_json(check.parts)})["literals"]
+        require_same_numbers(written, other({"do": "literals", "parts": []})["literals"])
+
+
+def require_alike(ask: Ask, numbers: Numbers) -> None:
     """Ask a process whether its losses give the same as those as written.
 
     Raises:
@@ -267,15 +305,8 @@ class Apart:
         other = replace(self, folder=folder, _child=None, _count=0)
         with other:
             other._started(texts, has_program=False)
-            if check.numbers is not None:
-                require_alike(other._ask, check.numbers)
-            if check.is_compared:
-                require_equal(self._digests(), other._digests())
+            require_right(check, self._ask, other._ask)
             return check.settled(other._dumped(compiling(rest, check)))
-
-    def _digests(self) -> list[list[str]]:
-        digests: list[list[str]] = self._ask({"do": "digests"})["digests"]
-        return digests
 
     # -- Requests ----------------------------------------------------------------------------------
 

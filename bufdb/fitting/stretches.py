@@ -151,7 +151,7 @@ def _runs(block: Sequence[ast.stmt], own: set[str]) -> list[list[ast.stmt]]:
     runs: list[list[ast.stmt]] = [[]]
     for one in block:
         taken = {_list_of(call) for call in takes(one)}
-        if not _is_plain(one) or not taken <= own:
+        if not is_plain(one) or not taken <= own:
             if runs[-1]:
                 runs.append([])
             continue
@@ -216,7 +216,8 @@ def _has(value: Any, held: Any) -> bool:
     return value is held or (is_open and any(one is held for one in items))
 
 
-def _is_plain(statement: ast.stmt) -> bool:
+def is_plain(statement: ast.stmt) -> bool:
+    """Return whether a statement only assigns names, and so do those in it."""
     if not isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.If | ast.With):
         return False
     taken = takes(statement)
@@ -277,7 +278,7 @@ def _stretch(
     statements: Sequence[ast.stmt], known: set[str], paths: Paths, key: int, *, is_loop: bool
 ) -> Stretch:
     first, last = statements[0], statements[-1]
-    reads, sure = _reads(statements, known)
+    reads, sure = reads_of(statements, known)
     bound = {name for one in statements for name in names_bound(one)}
     # What is assigned in a branch alone keeps its value in the other.
     reads += sorted(bound - sure - set(reads))
@@ -298,7 +299,7 @@ def _stretch(
     )
 
 
-def _reads(statements: Iterable[ast.stmt], known: set[str]) -> tuple[list[str], set[str]]:
+def reads_of(statements: Iterable[ast.stmt], known: set[str]) -> tuple[list[str], set[str]]:
     """Return the names that are read before they are assigned, in order, and those assigned."""
     reads: dict[str, None] = {}
     sure: set[str] = set()
@@ -307,7 +308,7 @@ def _reads(statements: Iterable[ast.stmt], known: set[str]) -> tuple[list[str], 
         names = [name for part in parts for name in _loaded(part)]
         if isinstance(one, ast.With):
             sure |= {name for part in parts for name in names_bound(part)}
-            inner, assigned = _reads(one.body, known - sure)
+            inner, assigned = reads_of(one.body, known - sure)
             names += inner
             sure |= assigned
         elif isinstance(one, ast.AugAssign):
@@ -327,7 +328,7 @@ def _loaded(node: ast.AST) -> list[str]:
 def _is_read(name: str, statements: Sequence[ast.stmt]) -> bool:
     """Return whether some of the next statements reads a name before one assigns it."""
     for one in statements:
-        reads, sure = _reads([one], {name})
+        reads, sure = reads_of([one], {name})
         if reads or name in sure:
             return bool(reads)
     return False

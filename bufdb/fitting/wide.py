@@ -69,7 +69,9 @@ def expressions(piece: Piece, files: Files) -> tuple[Place, tuple[Expression, ..
         Refused: no function of the user's has all of it.
     """
     chains = [frames(eqn, files)[::-1] for eqn in piece.flat.full.eqns]
-    return _of_function(piece, chains, _level([chains[at] for at in piece.members]), piece.members)
+    return _of_function(
+        piece, chains, level_of([chains[at] for at in piece.members]), piece.members
+    )
 
 
 def inside(piece: Piece, files: Files, call: Site) -> tuple[Place, tuple[Expression, ...]]:
@@ -79,7 +81,7 @@ def inside(piece: Piece, files: Files, call: Site) -> tuple[Place, tuple[Express
         Refused: it calls no function of the user's, or several.
     """
     chains = [frames(eqn, files)[::-1] for eqn in piece.flat.full.eqns]
-    level = _level([chains[at] for at in piece.members])
+    level = level_of([chains[at] for at in piece.members])
     members = [at for at in piece.members if chains[at][level].site == call]
     below = {_function(chains[at][level + 1]) for at in members if len(chains[at]) > level + 1}
     if len(below) != 1 or any(len(chains[at]) <= level + 1 for at in members):
@@ -113,7 +115,7 @@ def _function(frame: Frame) -> tuple[str, int, str]:
     return frame.site.file, frame.first_line, frame.site.function
 
 
-def _level(chains: Sequence[Sequence[Frame]]) -> int:
+def level_of(chains: Sequence[Sequence[Frame]]) -> int:
     """Return the depth of the innermost call that all of some chains of frames are in.
 
     Raises:
@@ -241,8 +243,10 @@ class Watched:
     """What the names of a function have while it runs."""
 
     place: Place
-    names: dict[str, list[Signature]] = field(default_factory=dict)
-    """Of each name the values in order, those alike once."""
+    names: dict[str, list[Any]] = field(default_factory=dict)
+    """Of each name what `read` has of its values in order, those alike once."""
+    read: Callable[[Any], Any] | None = None
+    """None: its `Signature`."""
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[Watched]:
@@ -260,9 +264,10 @@ class Watched:
         return self._line if is_here else None
 
     def _line(self, frame: FrameType, event: str, _: Any) -> Any:
+        read = self.read or _signature
         if event in ("line", "return") and frame.f_lineno >= self.place.line:
             for name, value in frame.f_locals.items():
-                known, signature = self.names.setdefault(name, []), _signature(value)
+                known, signature = self.names.setdefault(name, []), read(value)
                 if signature not in known:
                     known.append(signature)
         return self._line

@@ -5,6 +5,7 @@ Their order is that of edits, and of words in an answer.
 
 from bufdb.fitting.also import Rewrite
 from bufdb.fitting.lever import Lever
+from bufdb.fitting.levers.attention import Attention
 from bufdb.fitting.levers.blocks import Blocks
 from bufdb.fitting.levers.calls import Calls
 from bufdb.fitting.levers.carried import Carried
@@ -25,6 +26,6 @@ LEVERS: tuple[Lever, ...] = (
 """Those that every search tries."""
 ON_DEMAND: tuple[Rewrite, ...] = (Microbatch(), Chunks())
 """Those that `--also` names: they change the program's text."""
-OF_TEXT: tuple[Lever, ...] = (Vmap(), Blocks(), Vmem())
+OF_TEXT: tuple[Lever, ...] = (Attention(), Vmap(), Blocks(), Vmem())
 """Those that `--also` names, and whose plans are compiled from the patched files."""
 EVERY: tuple[Lever, ...] = (*LEVERS, *ON_DEMAND, *OF_TEXT)
