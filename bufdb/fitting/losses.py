@@ -51,7 +51,7 @@ class UnboundError(Exception):
 class _Alike:
     """Plans of the same scans."""
 
-    asked: int = 0
+    trace_count: int = 0
     derived: Sequence[Derived] = ()
     """Of each loss, once it is needed."""
     is_known: bool = True
@@ -168,8 +168,8 @@ class Losses:
         if not (self._may_derive and plan.scans and _is_of_names(plan)) or self._has_calls:
             return None
         alike = self._alike.setdefault((plan.scans, plan.extra), _Alike())
-        alike.asked += 1
-        if alike.asked <= TRACED or not alike.is_known:
+        alike.trace_count += 1
+        if alike.trace_count <= TRACED or not alike.is_known:
             return None
         return self._before.derived(plan, lambda: self._derived_now(plan, alike))
 
@@ -185,7 +185,7 @@ class Losses:
             if not alike.is_known and any(_is_alike(one, plan) for one in self._derived):
                 self._derive_no_more()  # an earlier call derived these
         derived = self._of(alike.derived, plan) if alike.is_known else None
-        if derived is not None and alike.asked & (alike.asked - 1) == 0:
+        if derived is not None and alike.trace_count & (alike.trace_count - 1) == 0:
             self._require_same(derived, self._traced(plan))
         return derived
 

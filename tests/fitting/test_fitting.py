@@ -88,11 +88,11 @@ def _figures(scratch, dumped):
 def ask(monkeypatch, tmp_path):
     monkeypatch.setattr(Scratch, "figures", _figures)
 
-    def asked(limit, over=lambda: False, budget=12, also=(), **how):
+    def searched(limit, over=lambda: False, budget=12, also=(), **how):
         question = Question(limit, budget, also, is_over=over)
         return Fitting(Made(NEEDS, **how), question, tmp_path).answer()
 
-    return asked
+    return searched
 
 
 def _need(dumped):

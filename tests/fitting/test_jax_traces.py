@@ -195,14 +195,14 @@ class Answered(Apart):
     """A session whose child is this process."""
 
     def _started(self, texts, *, has_program):
-        self.server, self.asked = Server(), []
+        self.server, self.requests = Server(), []
         return self._ask(
             {"do": "start", "spec": self.spec, "args": self.args, "target": None,
              "gradients_only": False, "own": None, "sources": {}, "has_program": has_program},
         )  # fmt: skip
 
     def _ask(self, request, ask=None):
-        self.asked.append(request["do"])
+        self.requests.append(request["do"])
         return json.loads(json.dumps(self.server.answer(request)))
 
 
@@ -217,9 +217,9 @@ def test_known_traces_come_with_the_program(place, made):
     plans = NOTHING, Plan(scans=(0,), saved=("fit_0",))
     first = session()
     got = [first.trace(plan) for plan in plans]
-    assert first.asked.count("trace") == 1  # that which saves nothing is traced for the program
+    assert first.requests.count("trace") == 1  # that which saves nothing is traced for the program
     first.recomputed(NOTHING)  # what is known is kept then
     made.clear()
     second = session()
     assert [second.trace(plan) for plan in plans] == got
-    assert second.asked == ["start"] and made == []
+    assert second.requests == ["start"] and made == []

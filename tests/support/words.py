@@ -45,6 +45,7 @@ NAMES = {
     "came": "a noun",
     "whose": "owner, process, culprit",
     "Ask": "Question, or what is asked for",
+    "asked": "filters, parameters, request",
     "Asked": "Question, or what is asked for",
 }
 """What to call something instead, by identifier."""
