@@ -170,11 +170,11 @@ class Session(Protocol):
         """
 
 
-Ask = Callable[[Mapping[str, Any]], dict[str, Any]]
+Answering = Callable[[Mapping[str, Any]], dict[str, Any]]
 """Returns the answer of a process, or of a function in this one, to a request."""
 
 
-def require_right(check: Check, own: Ask, other: Ask) -> None:
+def require_right(check: Check, own: Answering, other: Answering) -> None:
     """Refuse patched files that compute something else, by what is to be compared.
 
     Args:
@@ -196,8 +196,8 @@ def require_right(check: Check, own: Ask, other: Ask) -> None:
         require_same_numbers(written, other({"do": "literals", "parts": []})["literals"])
 
 
-def require_alike(ask: Ask, numbers: Numbers) -> None:
-    """Ask a process whether its losses give the same as those as written.
+def require_alike(ask: Answering, numbers: Numbers) -> None:
+    """Answering a process whether its losses give the same as those as written.
 
     Raises:
         UnequalError: they do not.

@@ -17,7 +17,7 @@ from bufdb.fitting.vary import largest, moved, of_plans
 LIMIT = 1000
 
 
-def largest(need, start=8, limit=LIMIT):
+def largest_of(need, start=8, limit=LIMIT):
     seen = []
 
     def compiled(value):
@@ -29,7 +29,7 @@ def largest(need, start=8, limit=LIMIT):
 
 @pytest.mark.parametrize(("fixed", "slope"), [(0, 10), (100, 7), (900, 1), (990, 3), (3, 997)])
 def test_of_a_line_both_sides_are_compiled(fixed, slope):
-    size, seen = largest(lambda value: fixed + slope * value)
+    size, seen = largest_of(lambda value: fixed + slope * value)
     assert size.value == (LIMIT - fixed) // slope
     assert size.is_proved and size.next_need_bytes > LIMIT
     assert size.need_bytes is None or size.need_bytes <= LIMIT
@@ -37,23 +37,23 @@ def test_of_a_line_both_sides_are_compiled(fixed, slope):
 
 
 def test_a_curve_and_what_xla_refuses_are_bisected():
-    size, seen = largest(lambda value: value * value if value < 30 else None)
+    size, seen = largest_of(lambda value: value * value if value < 30 else None)
     assert (size.value, size.next_value, size.next_need_bytes) == (29, 30, None)
     assert size.is_proved and len(seen) <= 10
 
 
 def test_a_need_that_jumps_is_proved_all_the_same():
-    size, _ = largest(lambda value: 10 * value + (400 if value >= 40 else 0))
+    size, _ = largest_of(lambda value: 10 * value + (400 if value >= 40 else 0))
     assert (size.value, size.next_value) == (60, 61)
 
 
 def test_none_fits():
-    size, _ = largest(lambda value: 5000 + value)
+    size, _ = largest_of(lambda value: 5000 + value)
     assert (size.value, size.need_bytes, size.next_value, size.is_proved) == (0, None, 1, True)
 
 
 def test_what_does_not_grow_ends():
-    size, seen = largest(lambda value: 10)
+    size, seen = largest_of(lambda value: 10)
     assert size.next_value is None and not size.is_proved and len(seen) == 16
 
 
