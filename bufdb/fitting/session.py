@@ -197,7 +197,7 @@ def require_right(check: Check, own: Answering, other: Answering) -> None:
 
 
 def require_alike(ask: Answering, numbers: Numbers) -> None:
-    """Answering a process whether its losses give the same as those as written.
+    """Ask a process whether its losses give the same as those as written.
 
     Raises:
         UnequalError: they do not.

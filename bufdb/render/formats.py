@@ -165,6 +165,11 @@ def _for_people(result: Result) -> list[list[str]]:
             for place, text in zip(known, human_apart([row[p] for p in known]), strict=True):
                 cells[place] = text
         rows.append(cells)
+    for place in {place for places in compared for place in places}:
+        if len({row[place] for row in result.rows}) == 1:  # a title has one text for all rows
+            exact = max((cells[place] for cells in rows), key=len)
+            for cells in rows:
+                cells[place] = exact
     return rows
 
 
