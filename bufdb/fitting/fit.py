@@ -357,17 +357,22 @@ class Fitting:
     ) -> list[Candidate]:
         """Return candidates with a change that no trace has, if none without a step by hand fits.
 
-        That is attention in parts, which computes more again, or a scan over equal blocks, whose
-        equations are compared with those as written: neither needs to be asked for.
+        That is attention in parts, also where what fits does more work than to make the scores
+        again, or a scan over equal blocks. Neither needs to be asked for.
         """
         limit = self.question.limit_bytes
-        fitting = [one for one in candidates if one.is_exact and is_met(one.compiled, limit)]
+        costs = [
+            Space.cost(one.traced)
+            for one in candidates
+            if one.is_exact and is_met(one.compiled, limit) and of_files(program, one.plan).is_whole
+        ]
+        again = program.score_work if kind == ATTENTION else math.inf
         if (
             limit is None
             or kind in self.question.also
             or kind not in program.on_demand
             or is_met(request.as_written, limit)
-            or any(of_files(program, one.plan).is_whole for one in fitting)
+            or (costs and min(costs) <= Space.cost(program.as_written) + again)
         ):
             return candidates
         kept = VERIFIED + (self._kept(program) if kind != BLOCKS else 0)

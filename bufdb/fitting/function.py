@@ -241,6 +241,7 @@ class Function(Written):
             function_site=_site(self._given, self._files),
             is_jitted=hasattr(self._given, "lower"),
             on_demand=self._on_demand(),
+            score_work=attention.score_work(self._jaxprs()),
         )
         for lever in LEVERS:
             program = lever.offered(trial, program)

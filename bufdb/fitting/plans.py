@@ -419,6 +419,8 @@ class Program:
     """Those that `--also` tries."""
     on_demand: tuple[str, ...] = ()
     """Kinds of changes of the text that `--also` could try."""
+    score_work: int = 0
+    """Operations of the products that make scores of attention, which its parts make again."""
 
     @functools.cached_property
     def scans(self) -> tuple[int, ...]:

@@ -141,6 +141,11 @@ PROGRAMS = {
         "decoder, scanned", "decoder", "layer", LANGUAGE, "8, 16, 128, (4,), 256",
         is_scanned=True, also=BOTH,
     ),
+    "long": transformer(
+        "long context, scanned", "decoder", "layer",
+        ("whole block", "dots_saveable", "queries in 8 parts", "both"), "2, 64, 128, (2,), 256",
+        is_scanned=True, args="*decoder_args(1, 16384, 1024, (4,))",
+    ),
     "vit": transformer(
         "ViT-S/16", "vit", "block", (*CALLED, "dots_saveable", "4 microbatches"),
         "8, 4, 128, 4, 16", also=("microbatch",),

@@ -21,7 +21,14 @@ from typing import Any
 import numpy as np
 
 from bufdb.fitting.axes import Inlined, Step, Value, parallel
-from bufdb.fitting.counting import aval_bytes, inner_jaxprs, is_literal, kind
+from bufdb.fitting.counting import (
+    aval_bytes,
+    equation_work,
+    inner_jaxprs,
+    is_literal,
+    kind,
+    repetitions,
+)
 from bufdb.fitting.editing import Editing
 from bufdb.fitting.edits import Refused
 from bufdb.fitting.in_parts import PART, Passage, passage, put_in_parts
@@ -94,6 +101,17 @@ def pieces(jaxprs: Iterable[Any], reader: Reader) -> list[Piece]:
     largest = max(one.held_bytes for one in every)
     chosen = {one.lines for one in every if one.held_bytes >= NEAR * largest}
     return [one for one in every if one.lines in chosen]
+
+
+def score_work(jaxprs: Iterable[Any]) -> int:
+    """Return the operations of the products that make scores, in loops as often as these run."""
+    return sum(
+        equation_work(eqn).operations
+        if _is_wide(eqn)
+        else repetitions(eqn) * score_work(inner_jaxprs(eqn))
+        for jaxpr in jaxprs
+        for eqn in jaxpr.eqns
+    )
 
 
 def _all(jaxpr: Any, known: set[int] | None = None) -> Iterator[Any]:

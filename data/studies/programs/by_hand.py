@@ -31,6 +31,11 @@ def by_hand(path, function, block, is_scanned, hand):
     step = getattr(module, function)
     if hand == "4 microbatches":
         return in_microbatches(step, 4), module
+    if hand in ("queries in 8 parts", "both"):
+        module.attention = in_rows(module.HEAD, 8)
+        if hand != "both":
+            return step, module
+        hand = "whole block"
     if hand == "loss in 8 chunks":
         module.score = in_chunks(module.score, 8)
     elif hand == "every second block" and is_scanned:
@@ -122,6 +127,29 @@ def in_chunks(score, count):
         return jnp.mean(jax.lax.map(part, in_parts(count, (x, targets))))
 
     return in_turn
+
+
+def in_rows(head, count):
+    """Attention of `transformers.py` whose scores exist for one part of the queries at a time."""
+
+    def attention(x, p, is_causal):
+        b, t, d = x.shape
+        q, k, v = (a.reshape(b, t, -1, head) for a in jnp.split(x @ p["qkv"], 3, -1))
+
+        @jax.checkpoint
+        def rows(part):
+            first, queries = part
+            scores = jnp.einsum("bqhd,bkhd->bhqk", queries, k) / head**0.5
+            if is_causal:
+                places = first + jnp.arange(t // count)
+                scores = jnp.where(places[:, None] >= jnp.arange(t), scores, -jnp.inf)
+            return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v)
+
+        parts = q.reshape(b, count, t // count, -1, head).swapaxes(0, 1)
+        results = jax.lax.map(rows, (jnp.arange(count) * (t // count), parts))
+        return results.swapaxes(0, 1).reshape(b, t, d) @ p["out"]
+
+    return attention
 
 
 def in_microbatches(step, count):
