@@ -81,6 +81,15 @@ def loss(p, x):
     ).reshape(*x.shape[:2], -1) @ p["o"]
     return (x ** 2).mean()
 """
+TWO_SUMS = """
+def loss(p, x):
+    q, k, v = (heads(x @ p[n], 4) for n in "qkv")
+    # to the keys, and to their places
+    scores = jnp.einsum("bthd,bshd->bhts", q, k)
+    places = jnp.sin(jnp.arange(x.shape[1])[:, None] * jnp.linspace(0, 1, q.shape[-1]))
+    scores = scores + jnp.einsum("bthd,sd->bhts", q, places)
+    return jnp.einsum("bhts,bshd->bthd", jax.nn.softmax(scores), v).var()
+"""
 MAPPED = """
 def one(p, x):
     q, k, v = (heads(x @ p[n], 4) for n in "qkv")
@@ -159,6 +168,7 @@ def largest(function, values):
             CALL, "params(32, 16), tokens(1, 128)", dict.fromkeys("qkv", 2), 2, id="a library"
         ),
         pytest.param(SHARED_KEYS, "params(32, 8), tokens()", {"q": 1}, 8, id="one head of keys"),
+        pytest.param(TWO_SUMS, "", {"q": 1}, 8, id="scores of two products"),
         pytest.param(MAPPED, "", {"q": 0}, 8, id="of one example in a vmap"),
         pytest.param(ROWS, "params(), tokens(2, 128)", {"q": 1, "bias": 0}, 8, id="rows"),
     ],

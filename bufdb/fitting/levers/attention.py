@@ -99,8 +99,12 @@ def pieces(jaxprs: Iterable[Any], reader: Reader) -> list[Piece]:
     if not every:
         raise Refused("no product of two values is much wider than these, and summed by a product")
     largest = max(one.held_bytes for one in every)
-    chosen = {one.lines for one in every if one.held_bytes >= NEAR * largest}
-    return [one for one in every if one.lines in chosen]
+    chosen: dict[Site, _Lines] = {}
+    for one in every:
+        if one.held_bytes >= NEAR * largest:  # of several sums of scores the lines begin with one
+            lines = chosen.setdefault(one.lines.last, one.lines)
+            chosen[one.lines.last] = min(lines, one.lines, key=lambda lines: lines.first)
+    return [one for one in every if one.lines in chosen.values()]
 
 
 def score_work(jaxprs: Iterable[Any]) -> int:
@@ -206,25 +210,23 @@ def changes_of(
         again, watched = watch(lines.place)
         ways.append(_ways(lines, [one for one in again if one.lines == lines], watched))
     shape = list(max((value for one in some for value in one.scores), key=_bytes).shape)
-    changes = []
+    changes: dict[int, Change] = {}
     for at in range(max(map(len, ways))):
         parts = tuple(one[min(at, len(one) - 1)] for one in ways)
         where = " ".join(map(_where, parts))
         count = max(one.count for one in parts)
-        changes.append(
-            Change(
-                f"{Attention.name}={count}",
-                f"scores {shape} at {where} in {count} parts",
-                f"put these lines into a function f of one of {count} equal parts of the heads or "
-                "rows, and call jax.lax.map(jax.checkpoint(f), parts): what is in",
-                where,
-                "no sum of these lines is over several parts, by their equations",
-                tuple(one.last for one in parts),
-                count,
-                parts=parts,
-            )
+        changes[count] = Change(
+            f"{Attention.name}={count}",
+            f"scores {shape} at {where} in {count} parts",
+            f"put these lines into a function f of one of {count} equal parts of the heads or "
+            "rows, and call jax.lax.map(jax.checkpoint(f), parts): what is in",
+            where,
+            "no sum of these lines is over several parts, by their equations",
+            tuple(one.last for one in parts),
+            count,
+            parts=parts,
         )
-    return changes
+    return list(changes.values())
 
 
 def _where(parts: Parts) -> str:
