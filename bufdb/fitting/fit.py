@@ -27,7 +27,7 @@ from bufdb.fitting.plans import (
     Traced,
 )
 from bufdb.fitting.proof import Proof, alone, outside_of_text
-from bufdb.fitting.question import ATTENTION, BLOCKS, ROLLED, VERIFIED, WHOLE, Question
+from bufdb.fitting.question import ATTENTION, BLOCKS, LARGE, ROLLED, VERIFIED, WHOLE, Question
 from bufdb.fitting.ranking import (
     PRODUCTS,
     cheaper_by_hand,
@@ -347,10 +347,15 @@ class Fitting:
         others = [one for one in candidates if one.plan != own.plan]
         return sorted([*others, own], key=lambda one: Space.cost(one.traced))
 
-    def _kept(self, program: Program) -> int:
-        """Return how many compilations are kept for a scan over equal blocks."""
-        is_tried = self.question.limit_bytes is not None and BLOCKS not in self.question.also
-        return ROLLED if is_tried and BLOCKS in program.on_demand else 0
+    def _kept(self, program: Program, kinds: tuple[str, ...] = (ATTENTION, BLOCKS)) -> int:
+        """Return how many compilations are kept for kinds that are tried by themselves."""
+        tried = {*program.on_demand} & {*kinds} - {*self.question.also}
+        if self.question.limit_bytes is None:
+            return 0
+        need = self._compiled[Plan(), True].need_bytes or 0
+        if program.score_bytes < LARGE * need:
+            tried -= {ATTENTION}
+        return ROLLED * len(tried)
 
     def _with_lines(
         self, kind: str, program: Program, request: SearchRequest, candidates: list[Candidate]
@@ -375,7 +380,7 @@ class Fitting:
             or (costs and min(costs) <= Space.cost(program.as_written) + again)
         ):
             return candidates
-        kept = VERIFIED + (self._kept(program) if kind != BLOCKS else 0)
+        kept = VERIFIED + (self._kept(program, (BLOCKS,)) if kind != BLOCKS else 0)
         if self._left(kept) < 1:
             return candidates
         changes = self.session.changes((kind,))

@@ -227,6 +227,7 @@ class Function(Written):
         known = range(len(survey.regions))
         kept = [at for at in known if any(lever.matters(trial, at) for lever in LEVERS)]
         self._losses.narrow(kept)
+        score_work, score_bytes = attention.made(self._jaxprs() or [self._step])
         program = Program(
             function=self._name,
             target=None if self._target is None else self._target.name,
@@ -241,7 +242,8 @@ class Function(Written):
             function_site=_site(self._given, self._files),
             is_jitted=hasattr(self._given, "lower"),
             on_demand=self._on_demand(),
-            score_work=attention.score_work(self._jaxprs()),
+            score_work=score_work,
+            score_bytes=score_bytes,
         )
         for lever in LEVERS:
             program = lever.offered(trial, program)

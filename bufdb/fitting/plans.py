@@ -421,6 +421,8 @@ class Program:
     """Kinds of changes of the text that `--also` could try."""
     score_work: int = 0
     """Operations of the products that make scores of attention, which its parts make again."""
+    score_bytes: int = 0
+    """Bytes of these scores, over all layers."""
 
     @functools.cached_property
     def scans(self) -> tuple[int, ...]:

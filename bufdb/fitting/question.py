@@ -23,8 +23,10 @@ WHOLE = 3
 ALSO = 3
 """Compilations of the budget that are kept for each kind of these."""
 ROLLED = 2
-"""Those that are kept for a scan over equal blocks, where it is tried by itself: of the function as
-written, and of the plan of the least need."""
+"""Those that are kept for a kind that is tried by itself, such as a scan over equal blocks: of the
+function as written, and of the plan of the least need."""
+LARGE = 0.25
+"""Share of the need as written from which on compilations are kept for scores of attention."""
 
 
 @dataclass(frozen=True)

@@ -107,15 +107,21 @@ def pieces(jaxprs: Iterable[Any], reader: Reader) -> list[Piece]:
     return [one for one in every if one.lines in chosen.values()]
 
 
-def score_work(jaxprs: Iterable[Any]) -> int:
-    """Return the operations of the products that make scores, in loops as often as these run."""
-    return sum(
-        equation_work(eqn).operations
-        if _is_wide(eqn)
-        else repetitions(eqn) * score_work(inner_jaxprs(eqn))
-        for jaxpr in jaxprs
-        for eqn in jaxpr.eqns
+def made(jaxprs: Iterable[Any]) -> tuple[int, int]:
+    """Return the operations of the products that make scores, and bytes of all of these."""
+    every = list(_products(jaxprs))
+    return (
+        sum(equation_work(eqn).operations * times for eqn, times in every),
+        sum(aval_bytes(eqn.outvars[0].aval) * times for eqn, times in every),
     )
+
+
+def _products(jaxprs: Iterable[Any], times: int = 1) -> Iterator[tuple[Any, int]]:
+    """Yield the products that make scores, each with how often it runs."""
+    for eqn in (eqn for jaxpr in jaxprs for eqn in jaxpr.eqns):
+        if _is_wide(eqn):
+            yield eqn, times
+        yield from _products(inner_jaxprs(eqn), times * repetitions(eqn))
 
 
 def _all(jaxpr: Any, known: set[int] | None = None) -> Iterator[Any]:
