@@ -9,7 +9,7 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -235,8 +235,9 @@ class Here:
         for part in name.split("."):
             function = getattr(function, part)
         made = self._made(function)
-        require_right(check, self._answer, Server.of(made, self._call.name).answer)
-        return check.settled(self._compiled(made, rest, is_full=True, known=check.known))
+        traced = require_right(check, self._answer, Server.of(made, self._call.name).answer)
+        dumped = check.settled(self._compiled(made, rest, is_full=True, known=check.known))
+        return replace(dumped, traced=traced)
 
     def _again(self, texts: Mapping[str, str], rest: Plan, check: Check) -> Dumped:
         """Run the command of this process again, and compile at the same call of `fit`."""
@@ -259,9 +260,10 @@ class Here:
                 script.first(child, start)
             except NoCallError as error:
                 raise UncheckedError(str(error)) from error
-            require_right(check, self._answer, child.ask)
+            traced = require_right(check, self._answer, child.ask)
             reply = child.ask({**compiling(rest, check), "dumps": str(dumps)})
-        return check.settled(dumped_in(dumps, reply["refusal"], time.monotonic() - began))
+        dumped = check.settled(dumped_in(dumps, reply["refusal"], time.monotonic() - began))
+        return replace(dumped, traced=traced)
 
     def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         return Server.of(self._function, self._call.name).answer(request)

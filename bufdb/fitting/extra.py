@@ -83,7 +83,9 @@ class Extra:
 
     def _compiled(self, plan: Plan) -> Candidate | None:
         """Return a plan, compiled; None if it cannot be."""
-        traced, compiled = self.request.trace(plan), self.request.compile(plan, True)
+        self.request.trace(plan)
+        compiled = self.request.compile(plan, True)
+        traced = self.request.trace(plan)  # of patched files it is known once they are compiled
         need = compiled.need_bytes
         return None if need is None else Candidate(plan, traced, need, compiled)
 

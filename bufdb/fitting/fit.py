@@ -506,6 +506,8 @@ class Fitting:
                 )
                 if is_full:
                     self._dumps[plan] = dumped
+                if dumped.traced is not None:
+                    self._traced[plan.as_traced] = dumped.traced
                 if dumped.refusal is not None:
                     self._notes.append(f"XLA gave up {what}: {dumped.refusal}")
                     if not plan.is_as_written:  # whatever it needs, it does not fit

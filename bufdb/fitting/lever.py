@@ -73,9 +73,6 @@ class Lever:
     is_compared: ClassVar[bool] = False
     """Whether the losses of its patched files must be those as written, equation by equation."""
 
-    is_counted: ClassVar[bool] = False
-    """Whether its patched files compute more again, which is counted in the optimized program."""
-
     # -- Find --------------------------------------------------------------------------------------
 
     def values(self, reader: Reader, jaxpr: Any) -> Mapping[Any, Value]:

@@ -122,12 +122,6 @@ def is_of_text(plan: Plan) -> bool:
     return any(key.partition("=")[0] in names for key in plan.extra)
 
 
-def is_counted(plan: Plan) -> bool:
-    """Return whether the patched files of a plan compute more again than any trace has."""
-    names = {lever.name for lever in OF_TEXT if lever.is_counted}
-    return any(key.partition("=")[0] in names for key in plan.extra)
-
-
 def _of_levers(program: Program, one: Candidate) -> dict[str, Any]:
     """Return the fields of a row that levers know."""
     fields: dict[str, Any] = {}
@@ -137,8 +131,8 @@ def _of_levers(program: Program, one: Candidate) -> dict[str, Any]:
 
 
 def _extra(one: Candidate, program: Program, written: Compiled) -> float | None:
-    """Return the extra work of a plan: by traces, or of the program where these do not know it."""
-    if not (one.plan.options or is_counted(one.plan)):
+    """Return the extra work of a plan: by traces, which know of no option of the compiler."""
+    if not one.plan.options:
         return ratio_of(one.traced.work, program.as_written.work)
     count = None if one.compiled is None else one.compiled.operation_count
     if count is None or written.operation_count is None:

@@ -85,6 +85,8 @@ class Dumped:
     """What identifies the program without the lines of its source; '' if unknown."""
     placed: str = ""
     """The same with them."""
+    traced: Traced | None = None
+    """What a trace says of patched files whose plan no trace has; else None."""
 
 
 def dumped_in(folder: Path, refusal: str | None, seconds: float) -> Dumped:
@@ -174,8 +176,11 @@ Answering = Callable[[Mapping[str, Any]], dict[str, Any]]
 """Returns the answer of a process, or of a function in this one, to a request."""
 
 
-def require_right(check: Check, own: Answering, other: Answering) -> None:
+def require_right(check: Check, own: Answering, other: Answering) -> Traced | None:
     """Refuse patched files that compute something else, by what is to be compared.
+
+    Returns:
+        What a trace says of patched files that compute parts; None of others.
 
     Args:
         check: what that is.
@@ -194,6 +199,8 @@ def require_right(check: Check, own: Answering, other: Answering) -> None:
     if check.parts:
         written = own({"do": "literals", "parts": as_json(check.parts)})["literals"]
         require_same_numbers(written, other({"do": "literals", "parts": []})["literals"])
+        return from_json(Traced, other({"do": "trace", "plan": as_json(Plan())})["traced"])
+    return None
 
 
 def require_alike(ask: Answering, numbers: Numbers) -> None:
@@ -305,8 +312,9 @@ class Apart:
         other = replace(self, folder=folder, _child=None, _count=0)
         with other:
             other._started(texts, has_program=False)
-            require_right(check, self._ask, other._ask)
-            return check.settled(other._dumped(compiling(rest, check)))
+            traced = require_right(check, self._ask, other._ask)
+            dumped = check.settled(other._dumped(compiling(rest, check)))
+            return replace(dumped, traced=traced)
 
     # -- Requests ----------------------------------------------------------------------------------
 

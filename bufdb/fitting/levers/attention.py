@@ -5,7 +5,7 @@ the gradient or there once: in equal parts of an axis along which nothing is sum
 checkpointed, one part is there at a time.
 
 find     a product wider than what it is of, up to the product that sums its rows
-trace    nothing: what the parts compute again is counted in the optimized program
+trace    nothing by itself: that of the patched files has what the parts compute again
 edit     the lines become a function of one part, which `jax.lax.map` calls
 """
 
@@ -52,7 +52,6 @@ class Attention(Lever):
     """Scores of attention in parts."""
 
     name = "attention"
-    is_counted = True
 
     def edit(self, editing: Editing) -> None:
         """Put the lines into functions of a part."""
