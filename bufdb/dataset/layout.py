@@ -45,8 +45,8 @@ _NAME = re.compile(
     r"(?:(?P<key>[0-9a-f]{16})-(?P<version>[0-9a-f]{16})|part-(?P<part>[0-9a-f]{16})-\d+)"
     r"\.parquet"
 )
-_PROSE = re.compile(r"--.*|\bvalues\s*\(")
-"""Comments of SQL, and a keyword that is also the name of a table."""
+_PROSE = re.compile(r"--.*|'(?:[^']|'')*'|\bvalues\s*\(")
+"""Comments and texts of SQL, and a keyword that is also the name of a table."""
 _SOURCE = re.compile(r"\b\w+\b(?!\.)")
 """A word that does not qualify a column."""
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)

@@ -103,3 +103,9 @@ def test_tables_are_counted_through_views_of_views():
         "live_programs": 1,
     }
     assert layout.times_named("SELECT live_arrays.shape FROM live_arrays") == {"live_arrays": 1}
+
+
+def test_words_of_texts_name_no_table():
+    assert layout.named("SELECT 'of uses -- x' FROM peaks -- XLA's kernels aren't") == {"peaks"}
+    assert layout.times_named("SELECT 'kernels', 'it''s uses' FROM modules") == {"modules": 1}
+    assert "allocations" not in layout.named("SELECT peak_bytes FROM memory_figures")
