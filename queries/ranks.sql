@@ -98,25 +98,17 @@ jobs AS (
   FROM asked_runs
   LEFT JOIN labelled ON labelled.run_name = asked_runs.run_name
 ),
--- Shapes of thousands of parameters in thousands of ranks are long: only those without a name of
--- their author have them as a name, all others are compared by a hash.
-unnamed AS MATERIALIZED (
-  SELECT module_signatures.module_id, module_signatures.pairing_name
-  FROM modules
-  JOIN module_signatures ON module_signatures.module_id = modules.module_id
-  WHERE modules.function_name IS NULL
-),
 programs AS (
   SELECT
     asked_modules.run_name, asked_modules.module_key,
     regexp_extract(asked_modules.module_key, '^(.*/)') AS folder,
-    coalesce(asked_modules.function_name, unnamed.pairing_name) AS pairing_name,
-    module_signatures.entry_hash, asked_modules.platform,
+    coalesce(modules.function_name, modules.shapes_name, modules.module_key) AS pairing_name,
+    -- Shapes of thousands of parameters in thousands of ranks are long.
+    modules.entry_hash, asked_modules.platform,
     asked_modules.color, asked_modules.total_bytes, asked_modules.need_bytes,
     asked_modules.peak_bytes, asked_modules.peak_unknown_reason
   FROM asked_modules
-  JOIN module_signatures ON module_signatures.module_id = asked_modules.module_id
-  LEFT JOIN unnamed ON unnamed.module_id = asked_modules.module_id
+  JOIN modules ON modules.module_id = asked_modules.module_id
 ),
 -- A log is an account of its own.
 moments AS (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
@@ -36,6 +37,7 @@ _TENSORFLOW = re.compile(
     r"(?:a|_)_inference_(.+?)_\d+(?:__XlaMustCompile.*)?|(cluster_\d+(?:_f\d+n_\d+)?)_*"
 )
 _COUNTED = re.compile(r"\.\d+$")
+_NUMBER = re.compile(r"\.[0-9]+\Z")
 _OF_NO_FUNCTION = re.compile(r"(?:SyncTensorsGraph|IrToHlo|ConvertXlaToHlo)(?:\.\d+)?")
 
 
@@ -59,12 +61,13 @@ def module_row(
     module_name = name.module_name or (first.module_name if first else None)
     # The sums of a program without a name are compared by their place in two logs.
     message_name = files.key.rpartition("/")[2] if facts.has_compiled else None
+    function = function_name(module_name) or facts.jit_name or message_name
     return {
         "module_id": module_id,
         "run_name": run,
         "module_key": files.key,
         "module_name": module_name,
-        "function_name": function_name(module_name) or facts.jit_name or message_name,
+        "function_name": function,
         "module_number": name.module_number,
         "platform": name.platform
         or ("tpu" if facts.has_tiles else "gpu" if facts.is_of_gpu else None),
@@ -89,7 +92,20 @@ def module_row(
         "derived_from_proto": derived_parts(source.modules[number].derived),
         "own_pattern": source.own.pattern,
         "peak_unknown_reason": facts.peak_unknown_reason,
+        **_signature_cells(module_name, function, facts.entry_signature),
     }
+
+
+def _signature_cells(module_name: str | None, function: str | None, signature: str | None) -> Row:
+    """Return what modules has of a module's shapes; the view derived_signatures defines it."""
+    if signature is None:
+        return {}
+    digest = hashlib.md5(signature.encode(), usedforsecurity=False).digest()
+    # As md5_number_lower of DuckDB, in 63 bits.
+    cells: Row = {"entry_hash": int.from_bytes(digest[8:], "little") >> 1}
+    if function is None and module_name is not None:
+        cells["shapes_name"] = _NUMBER.sub("", module_name) + signature
+    return cells
 
 
 def file_rows(module_id: int, source: Batch, number: int) -> Iterable[Row]:

@@ -92,6 +92,12 @@ WHERE listed.run_name = live_profiles.run_name
   AND listed.profile_name = live_profiles.profile_name
 """
 """Before schema version 8, programs that only bufdb.watch lists did not count."""
+_SIGNATURES = """
+UPDATE modules SET entry_hash = derived.entry_hash, shapes_name = derived.shapes_name
+FROM derived_signatures AS derived
+WHERE derived.module_id = modules.module_id
+  AND modules.module_id IN (SELECT module_id FROM temp.main.copied)
+"""
 _MOST_NAMED = 4
 
 
@@ -331,6 +337,8 @@ class _Copy:
         for table in MODULE_TABLES:
             self._insert(table, of_copied)
         self._insert("shapes", "stored.shape NOT IN (SELECT shape FROM shapes)")
+        if "entry_hash" not in self.old["modules"]:
+            self.con.execute(_SIGNATURES)
         if self.version < 8 or "instruction_executions" not in self.old:
             # An instruction without a row would run once and touch all of its operands.
             self.con.execute(_UNKNOWN_EXECUTIONS, [f"read by a bufdb of schema {self.version}"])

@@ -45,10 +45,9 @@ _CAST_TYPES = (
 _REWRITTEN = (
     *("list_slice", "isfinite", "error", "name_likeness", "base_name", "is_library_path"),
     *("jax_names", "is_backward", "is_forward", "checkout_pattern", "library_source"),
-    *("python_name", "hash"),
+    "python_name",
 )
-"""Functions, and scalar macros, for which Spark and Sail returned the same as DuckDB; hash gives
-others, which are equal where DuckDB's are."""
+"""Functions, and scalar macros, for which Spark and Sail returned the same as DuckDB."""
 _LISTS = (exp.DataType.Type.ARRAY, exp.DataType.Type.LIST)
 
 

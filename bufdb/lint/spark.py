@@ -507,7 +507,6 @@ _LIST_FUNCTIONS: dict[str, Callable[[exp.Expr], exp.Expr]] = {
     "list_bool_and": _every,
     "suffix": lambda node: _call("endswith", *node.expressions),
     "isfinite": _finite,
-    "hash": lambda node: _call("xxhash64", *node.expressions),
     "error": lambda node: _call("raise_error", *node.expressions),
 }
 

@@ -115,6 +115,7 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     for module in entries.others():
         source.leave_out_hlo(module)
         origins.leave_out(module)
+    entries.add_signatures()
     look_for_descriptions(context)
     lifetimes = Lifetimes(context, values)
     lifetimes.read()

@@ -144,6 +144,8 @@ class ModuleFacts:
     """Instructions that name a stack frame that is in no table."""
     live: live_ranges.Facts = field(default_factory=live_ranges.Facts)
     jit_name: str | None = None
+    entry_signature: str | None = None
+    """Shapes of parameters and result, as module_signatures has them."""
     is_message: bool = False
     """Whether the module has nothing but a message in a log."""
     has_compiled: bool = False

@@ -56,7 +56,7 @@ RUN, DAY, PART = "job7", "2026-01-31", 1 << 40
 BLOCK = 1000
 """Ranks in a file."""
 TAKEN = 4
-"""Snapshots of the account that are scaled, the last ones."""
+"""Most snapshots of the account that are scaled, the last ones."""
 TRAINER = ("--layers", "12", "--heads", "8", "--steps", "300")
 ODD = {"leaking": 17, "larger": 42, "killed": 123, "bare": 256, "fragmented": 512}
 """Ranks that differ, modulo the number of ranks."""
@@ -166,8 +166,9 @@ def _write_block(
     con.execute(
         "CREATE OR REPLACE TEMP TABLE moments AS "
         "SELECT rank, s, profile_name FROM ranks CROSS JOIN (SELECT unnest(range(?)) AS s) "
-        "JOIN taken ON place = s * ? // ? WHERE NOT (rank = ? AND s > ? // 2)",
-        [most, TAKEN, most, odd["killed"], most],
+        "JOIN taken ON place = s * (SELECT count(*) FROM taken) // ? "
+        "WHERE NOT (rank = ? AND s > ? // 2)",
+        [most, most, odd["killed"], most],
     )
     run_id = layout.run_key(RUN, "made")
     profile = "printf('rank-%05d/memory-%06d.prof', rank, s)"
@@ -297,6 +298,8 @@ def ask(root: Path, name: str, engine: str, repeat: int) -> None:
     figures: dict[str, Any] = {"engine": engine, "query": name}
     query = catalogue.Catalogue([resources.query_folder()]).find(name)
     without_sums = query.sql.replace("live_totals", "derived_live_totals")
+    # The only rows of modules that a query reads by itself, and not by views, are read for shapes.
+    without_sums = without_sums.replace("JOIN modules ON", "JOIN derived_signatures ON")
     with store.open_empty() as con:
         ((catalog,),) = con.execute("SELECT current_database()").fetchall()
         columns = layout.columns(con, catalog)

@@ -25,7 +25,9 @@ CREATE TABLE modules (
   has_hlo_text BOOLEAN NOT NULL,
   derived_from_proto VARCHAR,
   own_pattern VARCHAR,
-  peak_unknown_reason VARCHAR
+  peak_unknown_reason VARCHAR,
+  entry_hash BIGINT,
+  shapes_name VARCHAR
 );
 COMMENT ON TABLE modules IS
   'One row per compiled module (one set of dump files that share a stem). Key: module_id; also run_name, module_key.';
@@ -81,3 +83,7 @@ COMMENT ON COLUMN modules.own_pattern IS
   'Regular expression for full paths of source files that count as user code although they are in installed packages, made from the globs of bufdb ingest --own. Applies to every row of the module; NULL without --own.';
 COMMENT ON COLUMN modules.peak_unknown_reason IS
   'Why the dump does not give the peak of the module, in one sentence (no live ranges, values of a temp allocation missing, …); NULL if the peak is known. A module with a reason has no rows in occupied_peaks and occupancy_steps.';
+COMMENT ON COLUMN modules.entry_hash IS
+  'Number that is the same for equal shapes of parameters and result, to count or compare thousands of modules: 63 bits of the MD5 of module_signatures.entry_signature (derived_signatures). NULL where that is.';
+COMMENT ON COLUMN modules.shapes_name IS
+  'Name of a program without a function_name that its compilations share: module_name without its .N suffix, with module_signatures.entry_signature (derived_signatures), as torch_xla has one name for all programs. NULL with a function_name, and where either part is.';

@@ -10,21 +10,7 @@ WITH shapes_of AS (
       AS shape_count,
     string_agg(allocations.parameter_shape, ', ' ORDER BY allocations.parameter_number)
       FILTER (WHERE allocations.parameter_shape_index = '{}') AS parameter_shapes,
-    -- In any order, which takes a tenth of the list above. Hashes are made before rows are grouped:
-    -- DuckDB makes those of Parquet once for each different shape of a file.
-    sum(
-      hash(
-        allocations.parameter_number,
-        CASE
-          WHEN contains(allocations.parameter_shape, '/*')
-            THEN regexp_replace(allocations.parameter_shape, '/[*]index=[0-9]+[*]/', '', 'g')
-          ELSE allocations.parameter_shape
-        END
-      )
-    ) FILTER (WHERE allocations.parameter_shape_index = '{}') AS parameters_hash,
-    min(allocations.output_shape) AS output_shape,
-    min(hash(regexp_replace(allocations.output_shape, '/[*]index=[0-9]+[*]/', '', 'g')))
-      FILTER (WHERE allocations.output_shape IS NOT NULL) AS output_hash
+    min(allocations.output_shape) AS output_shape
   FROM allocations
   WHERE allocations.parameter_shape_index = '{}'
     OR allocations.output_shape IS NOT NULL
@@ -39,11 +25,7 @@ programs AS (
       WHEN coalesce(shapes_of.parameter_count, 0) = 0 THEN ''
       WHEN shapes_of.shape_count = shapes_of.parameter_count THEN shapes_of.parameter_shapes
     END AS parameter_shapes,
-    CASE
-      WHEN coalesce(shapes_of.parameter_count, 0) = 0 THEN 0
-      WHEN shapes_of.shape_count = shapes_of.parameter_count THEN shapes_of.parameters_hash
-    END AS parameters_hash,
-    shapes_of.output_shape, shapes_of.output_hash
+    shapes_of.output_shape
   FROM modules
   LEFT JOIN shapes_of ON shapes_of.module_id = modules.module_id
 ),
@@ -56,17 +38,12 @@ signatures AS (
     regexp_replace(
       '(' || programs.parameter_shapes || ') -> ' || programs.output_shape,
       '/[*]index=[0-9]+[*]/', '', 'g'
-    ) AS entry_signature,
-    CASE
-      WHEN programs.parameters_hash IS NOT NULL AND programs.output_hash IS NOT NULL
-        THEN hash(programs.parameters_hash, programs.output_hash)
-    END AS entry_hash
+    ) AS entry_signature
   FROM programs
 )
 SELECT
   signatures.module_id, signatures.run_name, signatures.function_name, signatures.parameter_count,
   signatures.parameter_shapes, signatures.output_shape, signatures.entry_signature,
-  signatures.entry_hash,
   coalesce(
     signatures.function_name,
     -- torch_xla has one name for every program; its number and path differ from run to run.
@@ -83,7 +60,5 @@ COMMENT ON COLUMN module_signatures.output_shape IS
   'Shape of the result: allocations.output_shape; NULL if the dump does not give it (before 2019-12).';
 COMMENT ON COLUMN module_signatures.entry_signature IS
   '"(parameter_shapes) -> output_shape" without the comments that number long tuples; NULL if either part is NULL. Sharded modules have the shapes of one device.';
-COMMENT ON COLUMN module_signatures.entry_hash IS
-  'Number that is the same for equal parameters and results, to count or compare many: a hash of the numbers and shapes of the parameters and of the shape of the result. It differs from engine to engine, and with their versions; NULL where entry_signature is.';
 COMMENT ON COLUMN module_signatures.pairing_name IS
   'The same for compilations of one function in two runs: function_name; without it, module_name minus its number, with entry_signature (torch_xla has one name for all programs, whose shapes differ); modules.module_key if either is unknown. Never NULL.';

@@ -19,6 +19,7 @@ import bufdb
 from bufdb import cli, resources
 from bufdb.database import store
 from bufdb.dataset import layout
+from bufdb.errors import DatabaseError
 from bufdb.ingest.upgrade import upgrade
 from bufdb.query.catalogue import load
 from bufdb.query.execute import execute_query
@@ -166,6 +167,23 @@ def test_what_a_user_wrote_comes_along(tmp_path, version):
     assert rows(db, "SELECT count(*) FROM op_categories WHERE category = 'rematerialised'") == [
         (0,)
     ]
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_columns_of_shapes_are_made_for_an_earlier_build(tmp_path, is_kept):
+    """Read again, or of the allocations that are copied."""
+    db = unpacked(9, tmp_path)
+    sql = "SELECT module_id, entry_hash, shapes_name FROM modules ORDER BY ALL"
+    expected = rows(db, sql)
+    assert len(expected) == 3 and all(entry_hash for _, entry_hash, _ in expected)
+    with duckdb.connect(db) as con:
+        con.execute("ALTER TABLE modules DROP entry_hash; ALTER TABLE modules DROP shapes_name")
+        if not is_kept:
+            con.execute("DELETE FROM file_contents")
+    with pytest.raises(DatabaseError, match=r"no modules[.]entry_hash.*'bufdb upgrade"):
+        store.open_readable(db)
+    assert upgrade(db).read_count == (3 if is_kept else 0)
+    assert rows(db, sql) == expected
 
 
 @pytest.mark.slow

@@ -235,6 +235,8 @@ BREAKING = [
     ("shapes", "UPDATE shapes SET memory_space = 3 WHERE dtype = 'f32'"),
     ("shapes", "UPDATE shapes SET dimensions = [2] WHERE shape = 'f32[]'"),
     ("shapes", f'UPDATE "values" SET logical_bytes = 3 WHERE module_id = {NEW}'),
+    *[("signatures", f"UPDATE modules SET {c} WHERE module_id = {NEW}") for c in (
+        "entry_hash = entry_hash + 1", "entry_hash = NULL", "shapes_name = 'x'")],
     *[("source-places", f"UPDATE {c} WHERE module_id = {NEW}") for c in (
         "stack_frames SET source_column = 1000", "instructions SET source_end_line = 1")],
     *[("times", f"UPDATE instruction_times SET {c}") for c in (

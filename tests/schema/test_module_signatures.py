@@ -1,7 +1,17 @@
-"""View module_signatures: the shapes that a module was compiled for, as text and as a number."""
+"""View module_signatures, and what modules stores of it: the shapes that it was compiled for."""
 
 import pytest
+from ingesting import ingest_into
+from places import DEMO
 from small_db import Module
+
+from bufdb.query import check
+
+ALIKE = (
+    "SELECT count(*) FROM modules JOIN derived_signatures USING (module_id) "
+    "WHERE (modules.entry_hash, modules.shapes_name) "
+    "IS DISTINCT FROM (derived_signatures.entry_hash, derived_signatures.shapes_name)"
+)
 
 
 def compiled(con, module_id, shapes, result, function="f"):
@@ -23,7 +33,8 @@ def compiled(con, module_id, shapes, result, function="f"):
 def signatures(con):
     """Return text and number of each module, in the order of their ids."""
     return con.execute(
-        "SELECT entry_signature, entry_hash FROM module_signatures ORDER BY module_id"
+        "SELECT entry_signature, entry_hash FROM module_signatures JOIN modules USING (module_id) "
+        "ORDER BY module_id"
     ).fetchall()
 
 
@@ -56,9 +67,47 @@ def test_an_unknown_shape_has_neither(con, shapes, result):
     assert signatures(con) == [(None, None)]
 
 
-def test_both_tell_the_same_programs_apart(demo):
+def test_ingest_stores_what_allocations_say(demo):
+    assert demo.execute(ALIKE).fetchall() == [(0,)]
     assert demo.execute(
         "SELECT count(*) > 3, count(DISTINCT entry_signature) = count(DISTINCT entry_hash), "
         "count(DISTINCT entry_hash) = count(DISTINCT (entry_hash, entry_signature)), "
-        "count(entry_signature) = count(entry_hash) FROM module_signatures"
-    ).fetchall() == [(True, True, True, True)]
+        "count(entry_signature) = count(entry_hash), count(shapes_name) "
+        "FROM module_signatures JOIN modules USING (module_id)"
+    ).fetchall() == [(True, True, True, True, 0)]
+
+
+def test_a_program_without_a_name_has_that_of_its_shapes(con, tmp_path):
+    """As torch_xla, which has one name for all; a large module is read in several rounds."""
+    for file in (DEMO / "cpu_b8").glob("module_0002*"):
+        made = tmp_path / file.name.replace("jit_train_step", "SyncTensorsGraph.7")
+        made.write_bytes(file.read_bytes().replace(b"jit(", b"aten("))
+    for block_bytes in (1 << 20, 4096):
+        ingest_into(con, tmp_path, run="r", block_bytes=block_bytes, replace=True)
+        assert con.execute(ALIKE).fetchall() == [(0,)]
+        ((function, name, pairing_name),) = con.execute(
+            "SELECT modules.function_name, shapes_name, pairing_name "
+            "FROM modules JOIN module_signatures USING (module_id)"
+        ).fetchall()
+        assert function is None and name == pairing_name
+        assert name.startswith("SyncTensorsGraph(f32[")
+    assert "signatures" not in {violation.check.name for violation in check.violations(con)}
+
+
+@pytest.mark.parametrize(
+    ("lines", "signature"),
+    [
+        ("parameter 1, shape |s32[3]| at ShapeIndex {}", None),
+        ("output shape is |f32[2]|, maybe-live-out", "() -> f32[2]"),
+    ],
+)
+def test_parts_of_parameters_are_not_in_it(con, tmp_path, lines, signature):
+    """Lines with attributes in another order are read one by one."""
+    head = (
+        "BufferAssignment:\nallocation 0: size 8, parameter 0, shape |f32[2]| at ShapeIndex {0}:\n"
+    )
+    text = f"{head}allocation 1: size 8, {lines}:\nallocation 2: size 8, thread-local, color 0:\n"
+    (tmp_path / "module_0001.jit_f.cpu_after_optimizations-buffer-assignment.txt").write_text(text)
+    ingest_into(con, tmp_path, run="r")
+    assert con.execute(ALIKE).fetchall() == [(0,)]
+    assert [text for text, _ in signatures(con)] == [signature]

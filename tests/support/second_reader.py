@@ -7,6 +7,7 @@ files of one module and returns rows with the column names of ``schema/tables/``
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -81,6 +82,7 @@ def read_module(files: dict[str, bytes]) -> dict[str, list[Row]]:
         "has_used_values": has_list,
         "has_live_ranges": length is not None,
         "has_hlo_text": "hlo" in files,
+        "entry_hash": entry_hash(allocations),
         "format_era": era(files, allocation_text, used_text, bool(described), length is not None),
     }
     held = peak_values(allocations, values, live["live_ranges"], peaks)
@@ -949,6 +951,19 @@ def union_bytes(live: list[Row]) -> int:
         total += max(0, offset + size - max(offset, reached))
         reached = max(reached, offset + size)
     return total
+
+
+def entry_hash(allocations: list[Row]) -> int | None:
+    """63 bits of the MD5 of parameters and result as text; None if a shape is not printed."""
+    parameters = [row for row in allocations if row["parameter_shape_index"] == "{}"]
+    parameters.sort(key=lambda row: row["parameter_number"])
+    shapes = [row["parameter_shape"] for row in parameters]
+    results = {row["output_shape"] for row in allocations} - {None}
+    if not results or None in shapes:
+        return None
+    text = re.sub(r"/\*index=\d+\*/", "", f"({', '.join(shapes)}) -> {min(results)}")
+    low = hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()[16:]
+    return sum(int(low[2 * place : 2 * place + 2], 16) << 8 * place for place in range(8)) // 2
 
 
 # HLO text and flags

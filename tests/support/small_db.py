@@ -55,6 +55,12 @@ def _expected(check: str) -> str:
 
 _HELD, _USERS = _expected("peak_values"), _expected("value_users")
 """Rows of peak_values and of value_users."""
+_SIGNATURES = """
+UPDATE modules SET entry_hash = derived.entry_hash, shapes_name = derived.shapes_name
+FROM derived_signatures AS derived
+WHERE derived.module_id = modules.module_id
+"""
+_HAS_RESULTS = "SELECT EXISTS (FROM allocations WHERE output_shape IS NOT NULL)"
 _HAS_PROFILES = "SELECT EXISTS (FROM live_profiles) OR EXISTS (FROM allocator_statistics)"
 _NOTE_DERIVED = "SET VARIABLE derived_at = txid_current()"
 _IS_DERIVED = "SELECT txid_current() = getvariable('derived_at') + 1"
@@ -284,6 +290,8 @@ def derive(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("DELETE FROM value_users")
     if con.execute("SELECT 1 FROM uses LIMIT 1").fetchall():  # half of the time, and seldom any
         con.execute(f"INSERT INTO value_users {_USERS}")
+    if con.execute(_HAS_RESULTS).fetchall() == [(True,)]:
+        con.execute(_SIGNATURES)
     con.execute("DELETE FROM live_totals")
     if con.execute(_HAS_PROFILES).fetchall() == [(True,)]:
         con.execute("INSERT INTO live_totals BY NAME FROM derived_live_totals")
