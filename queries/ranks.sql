@@ -102,13 +102,13 @@ programs AS (
   SELECT
     asked_modules.run_name, asked_modules.module_key,
     regexp_extract(asked_modules.module_key, '^(.*/)') AS folder,
-    coalesce(modules.function_name, modules.shapes_name, modules.module_key) AS pairing_name,
+    coalesce(asked_modules.function_name, asked_modules.shapes_name, asked_modules.module_key)
+      AS pairing_name,
     -- Shapes of thousands of parameters in thousands of ranks are long.
-    modules.entry_hash, asked_modules.platform,
+    asked_modules.entry_hash, asked_modules.platform,
     asked_modules.color, asked_modules.total_bytes, asked_modules.need_bytes,
     asked_modules.peak_bytes, asked_modules.peak_unknown_reason
   FROM asked_modules
-  JOIN modules ON modules.module_id = asked_modules.module_id
 ),
 -- A log is an account of its own.
 moments AS (

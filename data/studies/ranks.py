@@ -20,8 +20,9 @@ shapes and programs count here and not bytes (programs/scripts/linen_lm.py; a mi
 of the process (with the engine, except for Spark, whose JVM is another process): of opening it, of
 the query, and at last of one scan: of each table that the query names the maximum of each column
 that it needs, read from the files, of the rows that count. `whole` is the scan of what the same
-question would read without the stored sums of live_totals. `answer` is opening and query, which is
-what a command takes; ratios are those of query and answer to the two scans.
+question would read without what ingest stores of profiles and shapes (live_totals,
+modules.entry_hash). `answer` is opening and query, which is what a command takes; ratios are those
+of query and answer to the two scans.
 """
 
 from __future__ import annotations
@@ -298,8 +299,7 @@ def ask(root: Path, name: str, engine: str, repeat: int) -> None:
     figures: dict[str, Any] = {"engine": engine, "query": name}
     query = catalogue.Catalogue([resources.query_folder()]).find(name)
     without_sums = query.sql.replace("live_totals", "derived_live_totals")
-    # The only rows of modules that a query reads by itself, and not by views, are read for shapes.
-    without_sums = without_sums.replace("JOIN modules ON", "JOIN derived_signatures ON")
+    without_sums = without_sums.replace("asked_modules.entry_hash", "derived_signatures.entry_hash")
     with store.open_empty() as con:
         ((catalog,),) = con.execute("SELECT current_database()").fetchall()
         columns = layout.columns(con, catalog)

@@ -8,7 +8,8 @@ SELECT
   asked_spaces.constant_bytes, asked_spaces.thread_local_bytes, asked_spaces.total_bytes,
   asked_spaces.fixed_bytes, asked_spaces.need_bytes, asked_spaces.occupied_temp_bytes,
   asked_spaces.peak_time, asked_spaces.peak_bytes, asked_spaces.fragmentation_bytes,
-  asked_spaces.naive_live_bytes, asked_spaces.peak_unknown_reason
+  asked_spaces.naive_live_bytes, asked_spaces.peak_unknown_reason,
+  asked_spaces.entry_hash, asked_spaces.shapes_name
 FROM asked_spaces
 WHERE asked_spaces.is_asked;
 COMMENT ON VIEW asked_modules IS

@@ -14,7 +14,7 @@ SELECT
   memory_figures.total_bytes, memory_figures.fixed_bytes, memory_figures.need_bytes,
   memory_figures.occupied_temp_bytes, memory_figures.peak_time, memory_figures.peak_bytes,
   memory_figures.fragmentation_bytes, memory_figures.naive_live_bytes,
-  memory_figures.peak_unknown_reason
+  memory_figures.peak_unknown_reason, memory_figures.entry_hash, memory_figures.shapes_name
 FROM memory_figures
 WHERE (
     getvariable('run')::VARCHAR IS NULL

@@ -5,11 +5,9 @@ WITH needs AS (
     memory_sums.module_id, memory_sums.color, memory_sums.argument_bytes, memory_sums.output_bytes,
     memory_sums.alias_bytes, memory_sums.temp_bytes, memory_sums.constant_bytes,
     memory_sums.thread_local_bytes, memory_sums.total_bytes, memory_sums.fixed_bytes,
-    memory_sums.fixed_bytes
-      + coalesce(memory_sums.temp_bytes, CASE WHEN modules.format_era IN ('L', 'M') THEN 0 END)
-      AS need_bytes
+    -- Of a message temp_bytes alone may be unknown, and is in fixed_bytes then.
+    memory_sums.fixed_bytes + coalesce(memory_sums.temp_bytes, 0) AS need_bytes
   FROM memory_sums
-  JOIN modules ON modules.module_id = memory_sums.module_id
 ),
 -- No window function: Sail cannot plan its sort below so many joins.
 mosts AS (
@@ -59,7 +57,8 @@ SELECT
         ELSE 'no peak is stored for this memory space'
       END
     )
-  END AS peak_unknown_reason
+  END AS peak_unknown_reason,
+  modules.entry_hash, modules.shapes_name
 FROM modules
 LEFT JOIN sums ON sums.module_id = modules.module_id
 LEFT JOIN memory_spaces
