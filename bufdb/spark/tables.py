@@ -34,12 +34,7 @@ OWNERS = "committed_owners"
 """View of the owners that count; no table of bufdb's has that name."""
 SENT_OWNERS = 200_000
 """Limit on the owners that are sent to the server; it finds more of them itself."""
-_OWNER = {
-    "marker": "VARCHAR",
-    **layout.OWN_COLUMNS,
-    "run_name": "VARCHAR",
-    "ingested_at": "TIMESTAMP",
-}
+_OWNER = {**layout.OWN_COLUMNS, "ingested_at": "TIMESTAMP"}
 """Columns of that view that tables ask for."""
 _TYPES = {
     "HUGEINT": "DECIMAL(38,0)",
@@ -170,27 +165,36 @@ def _register_stored(
 
 
 def _register_owners(session: SparkSession, place: Storage) -> None:
-    parts = []
-    for table in layout.MARKERS:
-        time = "ingested_at" if table == "runs" else "CAST(NULL AS TIMESTAMP_NTZ)"
-        parts.append(
-            f"SELECT '{table}' AS marker, owner_id, owner_version, part_id, is_removed, "
-            f"schema_version, run_name, {time} AS ingested_at FROM stored_{table}"
-        )
-    ranked = (
-        "SELECT *, row_number() OVER (PARTITION BY owner_id "
-        "ORDER BY owner_version DESC, part_id DESC) AS place FROM ("
-        + " UNION ALL ".join(parts)
-        + ") AS marked"
-    )
-    owners = session.sql(f"SELECT * FROM ({ranked}) AS ranked WHERE place = 1")
+    """Make the view of the owners that count, found by the server.
+
+    Raises:
+        DatabaseError: one is of another schema version.
+    """
+    parts = [
+        "SELECT owner_id, owner_version, part_id, is_removed, schema_version, "
+        + ("ingested_at" if table == "runs" else "CAST(NULL AS TIMESTAMP_NTZ) AS ingested_at")
+        + f" FROM stored_{table}"
+        for table in layout.MARKERS
+    ]
+    marked = " UNION ALL ".join(parts)
+    owners = session.sql(marked)
     some = owners.limit(SENT_OWNERS + 1).toArrow()
+    # Most datasets have one row of each owner; to rank them takes four times as long.
+    if some.num_rows > SENT_OWNERS or len(some["owner_id"].unique()) < some.num_rows:
+        ranked = (
+            "SELECT *, row_number() OVER (PARTITION BY owner_id "
+            f"ORDER BY owner_version DESC, part_id DESC) AS place FROM ({marked}) AS marked"
+        )
+        owners = session.sql(f"SELECT * FROM ({ranked}) AS ranked WHERE place = 1").drop("place")
+        some = owners.limit(SENT_OWNERS + 1).toArrow()
     if some.num_rows <= SENT_OWNERS:
         # Otherwise they are found again for each table, wherever a query names it.
         owners = session.createDataFrame(some, owners.schema).hint("broadcast")
-    versions = owners.where("schema_version IS NOT NULL").select("schema_version").distinct()
-    require_versions(place.root, [row.schema_version for row in versions.collect()])
-    owners.where("NOT is_removed").createOrReplaceTempView(OWNERS)
+        versions = some["schema_version"].unique().to_pylist()
+    else:
+        versions = [row[0] for row in owners.select("schema_version").distinct().collect()]
+    require_versions(place.root, [version for version in versions if version is not None])
+    owners.where("NOT is_removed").select(*_OWNER).createOrReplaceTempView(OWNERS)
 
 
 def _register_table(session: SparkSession, table: str, types: Mapping[str, str]) -> None:

@@ -68,6 +68,19 @@ def test_so_has_one_that_is_computed_in_parts(connection, name, dataset, call):
 
 
 @pytest.mark.slow
+def test_owners_of_one_version_are_not_ranked(connection, tmp_path, call):
+    """All markers count, other than of a dataset whose dumps were ingested again."""
+    name, _ = connection
+    out = tmp_path / "once"
+    code, _, err = call("ingest", "-q", ROOT / "data/demo/cpu_b8", "--out", out)
+    assert code == 0, err
+    asked = ("query", "modules", "--on", out, "--format", "csv")
+    expected = call(*asked)
+    assert expected[0] == 0 and expected[1].count("\n") > 2
+    assert call(*asked, *MASTER[name])[:2] == expected[:2]
+
+
+@pytest.mark.slow
 def test_very_many_owners_are_found_by_the_server(connection, dataset, call, monkeypatch):
     monkeypatch.setattr(tables, "SENT_OWNERS", 2)
     for runs in (["--run", "cpu_b8"], []):
