@@ -6,6 +6,8 @@ asked for.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import importlib.util
 import os
 import re
@@ -13,9 +15,10 @@ import shutil
 import socket
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from bufdb.database import spill
 from bufdb.errors import BufdbError, UsageError
 
 if TYPE_CHECKING:
@@ -59,6 +62,8 @@ _LOCAL = {
 }
 """Settings of a Spark in this process, on loopback alone and quick to start."""
 _STANDALONE = re.compile(r"spark://((?:[^,:/]+:\d+,?)+)")
+_CHECKPOINTS = "SAIL_EXECUTION__CHECKPOINT__PATH"
+"""Setting of Sail's server, read when it starts."""
 _servers: list[object] = []
 """Sail's server, which lives as long as this process."""
 
@@ -152,11 +157,31 @@ def sail() -> SparkSession:
     _require("pysail", "sail")
     from pysail.spark import SparkConnectServer
 
-    server = SparkConnectServer("127.0.0.1", 0)
-    server.start(background=True)
+    with _place_for_rows():
+        server = SparkConnectServer("127.0.0.1", 0)
+        server.start(background=True)
     _servers.append(server)
     host, port = server.listening_address
     return connect(f"sc://{host}:{port}", "sail")
+
+
+@contextlib.contextmanager
+def _place_for_rows() -> Iterator[None]:
+    """Let a server that starts keep rows of `bufdb.spark.tables` in a temporary folder.
+
+    Without one, or if none can be made, they go through this process.
+    """
+    if _CHECKPOINTS in os.environ:
+        yield
+        return
+    with contextlib.suppress(OSError):
+        folder = spill.make_folder()
+        atexit.register(spill.remove_folder, folder)
+        os.environ[_CHECKPOINTS] = str(folder)
+    try:
+        yield
+    finally:
+        os.environ.pop(_CHECKPOINTS, None)
 
 
 def _require_answer(places: list[tuple[str, int]], url: str, what: str) -> None:

@@ -293,15 +293,17 @@ _without_place: WeakSet[SparkSession] = WeakSet()
 def _kept(session: SparkSession, frame: DataFrame) -> DataFrame:
     """Return the rows that a frame gives, computed now and not again each time that they are read.
 
-    They stay where the session computes; Sail 0.7 has no place for them, and sends them here.
+    They stay where the session computes. A server of Sail without a place for them
+    (execution.checkpoint.path) sends them here, and Sail 0.7 those of some types always.
     """
     if session not in _without_place:
         try:
             return frame.localCheckpoint()
         except _failures() as error:
-            if "checkpoint object-store path" not in str(error):
+            if "checkpoint object-store path" in str(error):
+                _without_place.add(session)
+            elif "checkpoint storage schema" not in str(error):
                 raise
-            _without_place.add(session)
     return session.createDataFrame(frame.toArrow(), frame.schema)
 
 

@@ -1,6 +1,7 @@
 """Errors shown when an engine is missing, does not answer or does not accept the query."""
 
 import importlib.util
+import os
 import socket
 
 import pytest
@@ -82,3 +83,24 @@ def test_the_command_line_needs_a_portable_query(call, tmp_path):
     own = ["--queries", str(tmp_path)]
     code, _, err = call("query", "mine", *own, "--engine", "sail", "--on", "nowhere")
     assert code == 2 and "mine runs on duckdb" in err and "it is recursive" in err
+
+
+def test_rows_of_parts_stay_on_the_server_of_sail(opened):
+    """In a folder that ends with this process; the setting is of the server alone."""
+    kept = opened("sail").sql("SELECT 1 AS a").localCheckpoint()
+    assert [row.a for row in kept.collect()] == [1]
+    assert session._CHECKPOINTS not in os.environ
+
+
+@pytest.mark.parametrize("is_set", [True, False])
+def test_a_place_of_the_user_or_none_is_left(monkeypatch, is_set):
+    def fails():
+        raise OSError
+
+    monkeypatch.setattr(session.spill, "make_folder", fails)
+    monkeypatch.delenv(session._CHECKPOINTS, raising=False)
+    if is_set:
+        monkeypatch.setenv(session._CHECKPOINTS, "s3://bucket/rows")
+    with session._place_for_rows():
+        assert os.environ.get(session._CHECKPOINTS) == ("s3://bucket/rows" if is_set else None)
+    assert (session._CHECKPOINTS in os.environ) == is_set
