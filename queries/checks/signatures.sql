@@ -1,4 +1,4 @@
--- title: What a module's row has of its shapes is made of its allocations
+-- title: The stored shapes of a module are those of its allocations
 -- group: store
 --
 -- modules.entry_hash and shapes_name are computed when a module is stored; here once more.
