@@ -143,7 +143,7 @@ PROGRAMS = {
     ),
     "long": transformer(
         "long context, scanned", "decoder", "layer",
-        ("whole block", "dots_saveable", "queries in 8 parts", "both"), "2, 64, 128, (2,), 256",
+        ("whole block", "dots_saveable", "queries in 8 parts", "both"), "2, 64, 1024, (2,), 256",
         is_scanned=True, args="*decoder_args(1, 16384, 1024, (4,))",
     ),
     "vit": transformer(
