@@ -33,7 +33,7 @@ _REDUCTIONS = frozenset(
 )
 _ARG_REDUCTIONS = frozenset(("argmax", "argmin"))
 _CUMULATIVE = frozenset(("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"))
-_CUSTOM = frozenset(("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"))
+CUSTOM = frozenset(("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"))
 
 
 # -- Equations without a library's nested functions ------------------------------------------------
@@ -44,8 +44,6 @@ class Value:
     """A value of a jaxpr, or of one nested in it: one for each time that runs."""
 
     aval: Any
-    var: Any = None
-    """The variable, if it is one of the jaxpr itself."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -70,29 +68,29 @@ class Inlined:
 
     steps: list[Step] = field(default_factory=list)
     results: set[Value] = field(default_factory=set)
+    values: Mapping[Any, Value | None] = field(default_factory=dict)
+    """By variable of the jaxpr itself; None of a literal that a function returns."""
 
     @classmethod
     def of(cls, jaxpr: Any, reader: Reader) -> Inlined:
         """Return a jaxpr's, with the steps of a library's functions in place of their calls."""
         inlined = cls()
-        env = inlined._run(jaxpr, [Value(var.aval, var) for var in jaxpr.invars], reader, None)
+        env = inlined._run(jaxpr, [Value(var.aval) for var in jaxpr.invars], reader, None)
         results = (env[var] for var in jaxpr.outvars if not is_literal(var))
         inlined.results = {one for one in results if one is not None}
+        inlined.values = env
         return inlined
 
     def _run(
         self, jaxpr: Any, inputs: Sequence[Value | None], reader: Reader, outer: Any
     ) -> dict[Any, Value | None]:
-        def own(var: Any) -> Value:
-            return Value(var.aval, var if outer is None else None)
-
-        env: dict[Any, Any] = {var: own(var) for var in jaxpr.constvars}
+        env: dict[Any, Any] = {var: Value(var.aval) for var in jaxpr.constvars}
         env.update(zip(jaxpr.invars, inputs, strict=True))
         for eqn in jaxpr.eqns:
             taken = tuple(None if is_literal(var) else env[var] for var in eqn.invars)
             nested = _of_library(eqn, reader)
             if nested is None or len(nested.invars) != len(taken):
-                made = tuple(None if is_dropped(var) else own(var) for var in eqn.outvars)
+                made = tuple(None if is_dropped(var) else Value(var.aval) for var in eqn.outvars)
                 self.steps.append(Step(eqn, eqn if outer is None else outer, taken, made))
             else:
                 within = self._run(nested, taken, reader, eqn if outer is None else outer)
@@ -102,12 +100,16 @@ class Inlined:
 
 
 def _of_library(eqn: Any, reader: Reader) -> Any:
-    """Return the jaxpr of a library's function that is called; None if it is another equation."""
+    """Return the jaxpr of a library's function that is called; None if it is another equation.
+
+    A rule for derivatives that the user wrote may compute one part of another.
+    """
     name = eqn.primitive.name
-    if not (name in JITS and reader.nested(eqn) is None) and name not in _CUSTOM:
+    if name not in JITS and name not in CUSTOM:
         return None
     names = ("jaxpr", "call_jaxpr", "fun_jaxpr")
-    return next((one for key in names if (one := open_jaxpr(eqn.params.get(key)))), None)
+    closed = next((one for key in names if (one := eqn.params.get(key)) is not None), None)
+    return None if closed is None or reader.is_users(closed) else open_jaxpr(closed)
 
 
 # -- The axis --------------------------------------------------------------------------------------

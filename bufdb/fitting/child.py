@@ -63,7 +63,7 @@ class Server:
             "numbers": self._numbers,
             "alike": self._alike,
             "digests": self._digests,
-            "literals": self._literals,
+            "equations": self._equations,
         }
         return do[request["do"]](request)
 
@@ -158,10 +158,10 @@ class Server:
         with step(f"comparing {self._name} with its patched files"):
             return {"digests": self._function.digests()}
 
-    def _literals(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        with step(f"reading the numbers of parts of {self._name}"):
+    def _equations(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        with step(f"comparing parts of {self._name}"):
             parts = [from_json(Parts, one) for one in request["parts"]]
-            return {"literals": self._function.literals(parts)}
+            return {"equations": self._function.equations(parts)}
 
     def _compile(self, request: Mapping[str, Any]) -> dict[str, Any]:
         began = time.monotonic()

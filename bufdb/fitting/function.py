@@ -227,7 +227,6 @@ class Function(Written):
         known = range(len(survey.regions))
         kept = [at for at in known if any(lever.matters(trial, at) for lever in LEVERS)]
         self._losses.narrow(kept)
-        score_work, score_bytes = attention.made(self._jaxprs() or [self._step])
         program = Program(
             function=self._name,
             target=None if self._target is None else self._target.name,
@@ -242,9 +241,8 @@ class Function(Written):
             function_site=_site(self._given, self._files),
             is_jitted=hasattr(self._given, "lower"),
             on_demand=self._on_demand(),
-            score_work=score_work,
-            score_bytes=score_bytes,
         )
+        program = attention.with_scores(program, self._jaxprs() or [self._step])
         for lever in LEVERS:
             program = lever.offered(trial, program)
         files = sorted({name for one in self._gradients for name in file_names(one.closed.jaxpr)})
@@ -290,8 +288,9 @@ class Function(Written):
         for name in (name for name in finders if name in kinds):
             try:
                 more = finders[name]()
-            except Refused as why:
-                changes = replace(changes, notes=(*changes.notes, f"--also {name}: {why}"))
+            except Exception as error:  # Refused, and what JAX raises for what it has not met
+                words = str(error) if isinstance(error, Refused) else repr(error)
+                changes = replace(changes, notes=(*changes.notes, f"--also {name}: {words}"))
                 continue
             for change in more:  # the losses stay as they are
                 count = len(self._gradients)
@@ -328,9 +327,10 @@ class Function(Written):
         """Return what identifies the values of each loss."""
         return [digests(one.closed) for one in self._gradients]
 
-    def literals(self, parts: Sequence[Parts]) -> list[str]:
-        """Return the numbers with which some lines compute, or what `in_parts` puts there."""
-        return attention.literals(self._jaxprs() or [self._step], self._reader, parts)
+    def equations(self, parts: Sequence[Parts]) -> list[str]:
+        """Return what lines compute for one part; without any, what `in_parts` runs."""
+        closed = [one.closed for one in self._gradients]
+        return attention.equations(closed or [self._step], self._reader, parts)
 
     def _batch(self) -> Batch:
         """Return the arguments that have the batch.

@@ -11,6 +11,7 @@ x = x + in_parts(part, 8, (1, 1, 1), 1, q, k, v)
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,8 +40,10 @@ def {name}(f, count, axes, axis, *arrays):
 
 
 '''
-PART = "part"
-"""Name of the function of a part, before a number."""
+MAPPED = re.compile(r"^in_parts_*\.<locals>\.<lambda>$")
+"""Name of the function of the helper in which that of a part runs."""
+_OF_NUMBERS = ("exp", "finfo", "float16", "float32", "iinfo", "log", "log2", "prod", "sqrt")
+"""What NumPy computes of numbers alone."""
 _SCOPES = (*FUNCTIONS, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -57,6 +60,11 @@ class Passage:
     """Names of the function that are read before they are assigned, in order."""
     bound: frozenset[str]
     """Names that the statements assign."""
+
+    @property
+    def line(self) -> int:
+        """Return the first line."""
+        return (*self.statements, self.owner)[0].lineno
 
     def has(self, site: Site) -> bool:
         """Return whether an expression is in it."""
@@ -86,25 +94,64 @@ def passage(source: Source, first: Site, last: Site) -> Passage:
     statements = block[at:end]
     if not all(map(is_plain, statements)):
         raise Refused("a line between does more than assign names")
+    _require_no_arrays(source, [*statements, result])
+    function = source.scopes(result)[0]
+    bound = {name for one in statements for name in _assigned(one)}
+    owner, loops = block[end], [one for one in above[1] if isinstance(one, ast.For | ast.While)]
+    while _reads(owner, bound, {*ast.walk(result)}):  # such as a division by the sum of a row
+        parent = source.parents[result]
+        if not isinstance(parent, ast.expr):
+            break
+        result = parent
     if any(isinstance(one, ast.NamedExpr | ast.Await | ast.Yield) for one in ast.walk(result)):
         raise Refused("its last expression assigns, awaits or yields")
-    function = source.scopes(result)[0]
-    bound = {name for one in statements for name in names_bound(one)}
     inside = {node for one in (*statements, result) for node in ast.walk(one)}
-    loops = [one for one in above[1] if isinstance(one, ast.For | ast.While)]
-    for node in ast.walk(function):
-        if not (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)):
-            continue
-        is_later = node.lineno >= block[at].lineno or any(
-            one in loops for one in source.above(node)
-        )
-        if node.id in bound and node not in inside and is_later:
+    for node in _reads(function, bound, inside):
+        is_later = node.lineno >= block[at].lineno
+        if is_later or any(one in loops for one in source.above(node)):
             raise Refused(f"{node.id} is read after its lines")
-    known = set(source.bindings.get(function, {}))
     every = [*statements, ast.Expr(result)]
-    reads, sure = reads_of(every, known)
-    reads += sorted((bound & known) - sure - set(reads))
-    return Passage(tuple(statements), block[end], result, tuple(reads), frozenset(bound))
+    reads, sure = reads_of(every, set(source.bindings.get(function, {})))
+    reads += sorted(bound - sure - set(reads))
+    places = {node.id: (node.lineno, node.col_offset) for node in _names(every)}
+    reads.sort(key=lambda name: places.get(name, (0, 0)))
+    return Passage(tuple(statements), owner, result, tuple(reads), frozenset(bound))
+
+
+def _require_no_arrays(source: Source, nodes: Sequence[ast.AST]) -> None:
+    """Refuse lines in which NumPy makes an array, as no equation shows of which size.
+
+    Raises:
+        Refused: it does.
+    """
+    for node in (one for some in nodes for one in ast.walk(some)):
+        path = source.dotted(node.func) if isinstance(node, ast.Call) else ""
+        if path.startswith("numpy.") and path.removeprefix("numpy.") not in _OF_NUMBERS:
+            raise Refused(f"{path} makes an array in its lines: make it before them")
+
+
+def _reads(node: ast.AST, names: set[str], inside: set[ast.AST]) -> list[ast.Name]:
+    """Return where some names are read, or deleted, in a node and not inside."""
+    every = (one for one in ast.walk(node) if isinstance(one, ast.Name) and one.id in names)
+    return [one for one in every if not isinstance(one.ctx, ast.Store) and one not in inside]
+
+
+def _names(statements: Sequence[ast.stmt]) -> list[ast.Name]:
+    """Return the names in some statements, the first one last."""
+    every = [one for some in statements for one in ast.walk(some) if isinstance(one, ast.Name)]
+    return sorted(every, key=lambda one: (one.lineno, one.col_offset), reverse=True)
+
+
+def _assigned(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement assigns, without those of comprehensions in it."""
+    own = {
+        one.id
+        for node in ast.walk(statement)
+        if isinstance(node, ast.comprehension)
+        for one in ast.walk(node.target)
+        if isinstance(one, ast.Name)
+    }
+    return names_bound(statement) - own
 
 
 def _block(source: Source, begin: ast.AST, result: ast.AST) -> list[ast.stmt]:
@@ -147,7 +194,7 @@ def put_in_parts(source: Source, parts: Parts) -> None:
     if len(arrays) < len(axes):
         raise Refused("a name with the axis is not read there")
     helper = source.helper("in_parts", _HELPER, one.result)
-    name = source.new(PART)
+    name = source.new("part")
     lines = Lines(source, [*one.statements, one.owner])
     space = source.raw[lines.start : source.span((*one.statements, one.owner)[0])[0]].decode()
     check_lines(source, [*one.statements, one.owner], space)
@@ -187,4 +234,8 @@ def put_in_parts(source: Source, parts: Parts) -> None:
 
 def _on_line(text: str) -> str:
     """Return an expression as `return` takes it."""
-    return f"({text})" if "\n" in text and not text.endswith(")") else text
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return f"({text})"
+    return text

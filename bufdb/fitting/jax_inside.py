@@ -262,7 +262,8 @@ def held_by(array: Any) -> Held | None:
         mapped.insert(0, at)
         array = array.val
     var = getattr(array, "val", None)
-    return Held(var, tuple(mapped)) if hasattr(var, "aval") and hasattr(array, "aval") else None
+    is_var = hasattr(var, "aval") and hasattr(array, "aval") and not is_literal(var)
+    return Held(var, tuple(mapped)) if is_var else None
 
 
 def value(var: Any, env: dict[Any, Any]) -> Any:

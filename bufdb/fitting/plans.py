@@ -324,6 +324,8 @@ class Parts:
     """Of the names that the lines read, those with the axis."""
     axis: int
     """Of what `last` gives."""
+    scores_axis: int
+    """Of what `first` gives in the equations."""
     count: int
 
 

@@ -38,14 +38,17 @@ class Reader:
         if eqn.primitive.name not in JITS:
             return None
         closed = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))
+        return closed if self.is_users(closed) else None
+
+    def is_users(self, closed: Any) -> bool:
+        """Return whether a jaxpr is of a function of the user's, by its source or its equations."""
         jaxpr = open_jaxpr(closed)
         if jaxpr is None:
-            return None
+            return False
         source = source_of(jaxpr)
         if source is not None and self.files.has(source[1]):
-            return closed
-        sites = {self.site(inner) for inner in jaxpr.eqns} - {None}
-        return closed if len(sites) > 1 else None
+            return True
+        return len({self.site(inner) for inner in jaxpr.eqns} - {None}) > 1
 
     def scan_key(self, eqn: Any) -> ScanKey | None:
         """Return the key of a scan; None if it is none, or not the user's."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -39,14 +40,15 @@ def require_equal(written: Sequence[Sequence[str]], patched: Sequence[Sequence[s
         raise BufdbError("the patched files are not known to compute the same, by their equations")
 
 
-def require_same_numbers(written: Sequence[str], patched: Sequence[str]) -> None:
-    """Refuse parts that compute with other numbers than the whole, such as the size of an axis.
+def require_same_equations(written: Sequence[str], patched: Sequence[str]) -> None:
+    """Refuse parts that compute something else than the whole, such as by the size of an axis.
 
     Raises:
         BufdbError: they do.
     """
-    if others := sorted({*written} ^ {*patched}):
-        raise BufdbError(f"a part is computed with other numbers than the whole: {others[0]}")
+    counts, others = Counter(written), Counter(patched)
+    for one in sorted((counts - others) | (others - counts)):
+        raise BufdbError(f"a part does not compute what the whole does: {one}")
 
 
 class UncheckedError(BufdbError):
@@ -107,7 +109,7 @@ class Check:
     is_compared: bool = False
     """Whether their losses must have the equations that they have as written."""
     parts: tuple[Parts, ...] = ()
-    """Lines that compute parts there, whose numbers must be those of the lines as written."""
+    """Lines that compute parts there, whose equations must be those of the lines as written."""
 
     @property
     def known(self) -> str:
@@ -197,8 +199,11 @@ def require_right(check: Check, own: Answering, other: Answering) -> Traced | No
         written, patched = (ask({"do": "digests"})["digests"] for ask in (own, other))
         require_equal(written, patched)
     if check.parts:
-        written = own({"do": "literals", "parts": as_json(check.parts)})["literals"]
-        require_same_numbers(written, other({"do": "literals", "parts": []})["literals"])
+        written, patched = (
+            ask({"do": "equations", "parts": as_json(parts)})["equations"]
+            for ask, parts in ((own, check.parts), (other, ()))
+        )
+        require_same_equations(written, patched)
         return from_json(Traced, other({"do": "trace", "plan": as_json(Plan())})["traced"])
     return None
 

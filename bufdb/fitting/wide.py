@@ -265,7 +265,10 @@ class Watched:
 
     def _line(self, frame: FrameType, event: str, _: Any) -> Any:
         read = self.read or _signature
-        if event in ("line", "return") and frame.f_lineno >= self.place.line:
+        is_here = frame.f_lineno >= self.place.line
+        if self.read is not None:  # before the first line runs, as later ones may assign the names
+            is_here = event == "line" and frame.f_lineno == self.place.line
+        if event in ("line", "return") and is_here:
             for name, value in frame.f_locals.items():
                 known, signature = self.names.setdefault(name, []), read(value)
                 if signature not in known:

@@ -15,10 +15,11 @@ from bufdb.fitting.edits import Refused  # noqa: E402
 from bufdb.fitting.function import Function  # noqa: E402
 from bufdb.fitting.patch import of_files  # noqa: E402
 from bufdb.fitting.plans import Plan  # noqa: E402
-from bufdb.fitting.session import require_same_numbers  # noqa: E402
+from bufdb.fitting.session import require_same_equations  # noqa: E402
 
 HEAD = """
 import jax
+import numpy as np
 import jax.numpy as jnp
 
 def heads(x, n):
@@ -49,6 +50,12 @@ def loss(p, x):
         q, k, v = (heads(x @ p[n], 4) for n in "qkv")
         x = x + attention(q, k, v).reshape(x.shape) @ p["o"]
     return (x ** 2).mean()
+"""
+CLIPPED = """
+@jax.custom_vjp
+def clipped(x):
+    return x
+clipped.defvjp(lambda x: (x, None), lambda _, g: (g / (1e-6 + jnp.sqrt((g**2).sum())),))
 """
 SCANNED = """
 def block(x, _, p):
@@ -178,7 +185,11 @@ def test_parts_compute_the_same(tmp_path, text, args, axes, count):
     change, patched = changed(function, path)
     (parts,) = change.parts
     assert (dict(parts.axes), parts.count) == (axes, count)
+    function_equations = function.equations(change.parts)
     written, loss = (namespace(text, path)["loss"] for text in (path.read_text(), patched))
+    path.write_text(patched)
+    made = Function(namespace(patched, path)["step"], values, {}, "step")
+    require_same_equations(function_equations, made.equations(()))
     np.testing.assert_allclose(jax.jit(written)(*values), jax.jit(loss)(*values), rtol=1e-5)
     assert largest(loss, values) * 2 <= largest(written, values)
 
@@ -206,6 +217,21 @@ def test_more_parts_come_after_eight(tmp_path):
             "may compute one part of another",
         ),
         (
+            "scores = jnp.where(mask, scores, -1e30)",
+            "scores = jnp.where(mask, clipped(scores), -1e30)",
+            "custom_vjp_call may compute one part of another",
+        ),
+        (
+            "t = q.shape[1]",
+            "t = q.shape[1]\n    scores = scores * np.ones(scores.shape[1]).sum()",
+            "numpy.ones makes an array in its lines",
+        ),
+        (
+            "t = q.shape[1]",
+            "t = q.shape[1]\n    del k",
+            "a line between does more than assign names",
+        ),
+        (
             'return jnp.einsum("bhts,bshd->bthd", weights, v)',
             'y = jnp.einsum("bhts,bshd->bthd", weights, v)\n    return y + scores.sum()',
             "scores is read after its lines",
@@ -219,26 +245,42 @@ def test_more_parts_come_after_eight(tmp_path):
 )
 def test_what_parts_do_not_compute_alone_is_refused(tmp_path, line, instead, why):
     assert line in LINES
-    _, function, _ = program(tmp_path, LINES.replace(line, instead))
+    _, function, _ = program(tmp_path, CLIPPED + LINES.replace(line, instead))
     changes = function.changes(("attention",))
     assert not changes.tried
     assert why in " ".join(changes.notes)
 
 
-def test_parts_that_compute_with_their_own_size_are_refused(tmp_path):
-    line = "weights = jax.nn.softmax(scores, axis=-1)"
-    text = LINES.replace(line, line + " / scores.shape[1]")
-    for lines, is_right in ((LINES, True), (text, False)):
-        path, function, values = program(tmp_path, lines)
-        change, patched = changed(function, path)
-        written = function.literals(change.parts)
-        path.write_text(patched)
-        other = Function(namespace(patched, path)["step"], values, {}, "step").literals(())
-        if is_right:
-            require_same_numbers(written, other)
-            continue
-        with pytest.raises(BufdbError, match=r"other numbers than the whole: div 1\.0"):
-            require_same_numbers(written, other)
+def test_names_of_what_a_library_returns_are_divided(tmp_path):
+    mask = "    t = q.shape[1]\n    mask = jnp.tril(jnp.ones((t, t), bool))\n"
+    before = "    q = jnp.float32(1) * jax.nn.relu(q)\n"
+    assert mask in LINES
+    text = LINES.replace(mask, "").replace(
+        "    scores = jnp.eins", mask + before + "    scores = jnp.eins"
+    )
+    path, function, _ = program(tmp_path, text)
+    change, _ = changed(function, path)
+    assert dict(change.parts[0].axes) == {"q": 2, "k": 2, "v": 2}
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        pytest.param("scores = scores ** scores.shape[1]", id="an exponent"),
+        pytest.param("scores = scores / jnp.ones(scores.shape[1]).sum()", id="a sum"),
+        pytest.param("scores = jnp.tanh(scores) if scores.shape[1] > 1 else scores", id="a branch"),
+    ],
+)
+def test_what_goes_with_the_size_of_a_part_is_refused(tmp_path, instead):
+    line = "weights = jax.nn.softmax"
+    text = LINES.replace(line, instead + "\n    " + line)
+    path, function, values = program(tmp_path, text)
+    change, patched = changed(function, path)
+    written = function.equations(change.parts)
+    path.write_text(patched)
+    other = Function(namespace(patched, path)["step"], values, {}, "step").equations(())
+    with pytest.raises(BufdbError, match="a part does not compute what the whole does"):
+        require_same_equations(written, other)
 
 
 def test_a_program_without_scores_has_no_such_change(tmp_path):

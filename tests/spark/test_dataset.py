@@ -74,10 +74,10 @@ def test_owners_of_one_version_are_not_ranked(connection, tmp_path, call):
     out = tmp_path / "once"
     code, _, err = call("ingest", "-q", ROOT / "data/demo/cpu_b8", "--out", out)
     assert code == 0, err
-    asked = ("query", "modules", "--on", out, "--format", "csv")
-    expected = call(*asked)
+    words = ("query", "modules", "--on", out, "--format", "csv")
+    expected = call(*words)
     assert expected[0] == 0 and expected[1].count("\n") > 2
-    assert call(*asked, *MASTER[name])[:2] == expected[:2]
+    assert call(*words, *MASTER[name])[:2] == expected[:2]
 
 
 @pytest.mark.slow

@@ -11,31 +11,33 @@ edit     the lines become a function of one part, which `jax.lax.map` calls
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bufdb.fitting.axes import Inlined, Step, Value, parallel
+from bufdb.fitting.axes import CUSTOM, Inlined, Step, Value, parallel
 from bufdb.fitting.counting import (
+    REMATS,
     aval_bytes,
     equation_work,
     inner_jaxprs,
     is_literal,
     kind,
+    open_jaxpr,
     repetitions,
 )
 from bufdb.fitting.editing import Editing
 from bufdb.fitting.edits import Refused
-from bufdb.fitting.in_parts import PART, Passage, passage, put_in_parts
+from bufdb.fitting.in_parts import MAPPED, Passage, passage, put_in_parts
 from bufdb.fitting.jax_inside import Files, Frame, Held, frames
 from bufdb.fitting.lever import Lever
 from bufdb.fitting.places import place
-from bufdb.fitting.plans import Change, Parts, Site
+from bufdb.fitting.plans import Change, Parts, Program, Site
 from bufdb.fitting.reader import Reader
 from bufdb.fitting.source import Source
 from bufdb.fitting.wide import Place, Watched, level_of
@@ -44,6 +46,10 @@ WIDER = 2
 """How many times as large as what it is a product of a value must be."""
 MOST = 8, 64
 """Into how many parts an axis is divided: as many or the next below, then up to the other."""
+_MOVES = ("reshape", "squeeze", "transpose", "broadcast_in_dim", "expand_dims", *REMATS)
+"""Primitives that move values, or run what is compared."""
+_OF_AXES = ("axis", "dimension", "inline", "name")
+"""Parameters that name an axis, or a function."""
 NEAR = 0.5
 """Share of the largest scores up to which others are computed in parts, too."""
 
@@ -106,12 +112,13 @@ def pieces(jaxprs: Iterable[Any], reader: Reader) -> list[Piece]:
     return [one for one in every if one.lines in chosen.values()]
 
 
-def made(jaxprs: Iterable[Any]) -> tuple[int, int]:
-    """Return the operations of the products that make scores, and bytes of all of these."""
+def with_scores(program: Program, jaxprs: Iterable[Any]) -> Program:
+    """Return a program with what the products that make scores do and give."""
     every = list(_products(jaxprs))
-    return (
-        sum(equation_work(eqn).operations * times for eqn, times in every),
-        sum(aval_bytes(eqn.outvars[0].aval) * times for eqn, times in every),
+    return replace(
+        program,
+        score_work=sum(equation_work(eqn).operations * times for eqn, times in every),
+        score_bytes=sum(aval_bytes(eqn.outvars[0].aval) * times for eqn, times in every),
     )
 
 
@@ -128,8 +135,8 @@ def _all(jaxpr: Any, known: set[int] | None = None) -> Iterator[Any]:
     if id(jaxpr) not in known:
         known.add(id(jaxpr))
         yield jaxpr
-        for eqn in jaxpr.eqns:
-            for inner in inner_jaxprs(eqn):
+        for eqn in jaxpr.eqns:  # a rule for derivatives makes its scores elsewhere, too
+            for inner in inner_jaxprs(eqn) if eqn.primitive.name not in CUSTOM else ():
                 yield from _all(inner, known)
 
 
@@ -212,8 +219,9 @@ def changes_of(
     """
     ways = []
     for lines in dict.fromkeys(one.lines for one in some):
-        again, watched = watch(lines.place)
-        ways.append(_ways(lines, [one for one in again if one.lines == lines], watched))
+        text = passage(_source(lines.first.file), lines.first, lines.last)
+        again, watched = watch(replace(lines.place, line=text.line))
+        ways.append(_ways(text, lines, [one for one in again if one.lines == lines], watched))
     shape = list(max((value for one in some for value in one.scores), key=_bytes).shape)
     changes: dict[int, Change] = {}
     for at in range(max(map(len, ways))):
@@ -243,38 +251,66 @@ def _bytes(value: Value) -> int:
     return aval_bytes(value.aval)
 
 
-def literals(jaxprs: Iterable[Any], reader: Reader, parts: Sequence[Parts]) -> list[str]:
-    """Return the numbers with which equations compute, each with the name of its primitive.
+def equations(every: Iterable[Any], reader: Reader, parts: Sequence[Parts]) -> list[str]:
+    """Return what lines compute for one part, equation by equation, without a place in the files.
 
-    What a size of an axis goes into, such as a mean, has another one in a part.
+    What goes with the size of an axis, such as a mean or a branch, is another one in a part.
+    Equations that move values alone are left out: they depend on whether a size is 1.
 
     Args:
-        jaxprs: of a function.
+        every: jaxprs of a function, closed ones for those of losses.
         reader: knows its files.
-        parts: whose lines count; without any, those of the functions that an edit makes of them.
+        parts: the lines; without any, what runs in the helper of the edit.
     """
-    texts = {one: passage(_source(one.first.file), one.first, one.last) for one in parts}
-    of_part = re.compile(rf"\.<locals>\.{PART}\d*$")
-
-    def counts(frame: Frame) -> bool:
-        if not parts:
-            return of_part.search(frame.site.function) is not None
-        return any(
-            (frame.site.file, frame.site.function) == (one.first.file, one.first.function)
-            and text.has(frame.site)
-            for one, text in texts.items()
-        )
-
-    numbers = set()
-    for jaxpr in (inner for one in jaxprs for inner in _all(one)):
-        for step in Inlined.of(jaxpr, reader).steps:
-            own = [str(np.asarray(var.val)) for var in step.eqn.invars if is_literal(var)]
-            if own and any(counts(frame) for frame in frames(step.outer, reader.files)):
-                numbers.add(f"{kind(step.eqn)} {' '.join(own)}")
-    return sorted(numbers)
+    jaxprs = [open_jaxpr(one) for one in every]
+    known = {(one.first, one.last): one for one in parts}
+    steps: list[tuple[Step, Mapping[Value, int | None], int]] = []
+    for step in _steps(jaxprs, reader) if not parts else ():
+        site = reader.site(step.outer)
+        if kind(step.eqn) in REMATS and site is not None and MAPPED.search(site.function):
+            steps += [(inner, {}, 1) for inner in _steps(inner_jaxprs(step.eqn), reader)]
+    for piece in pieces(jaxprs, reader) if parts else ():
+        one = known.get((piece.lines.first, piece.lines.last))
+        if one is not None:
+            inside = _inside(piece, passage(_source(one.first.file), one.first, one.last))
+            axes = parallel(inside, dict.fromkeys(piece.scores, one.scores_axis), one.count)
+            steps += [(step, axes, one.count) for step in inside]
+    return sorted(_text(*one) for one in steps if kind(one[0].eqn) not in _MOVES)
 
 
-def _ways(lines: _Lines, some: Sequence[Piece], watched: Watched) -> list[Parts]:
+def _steps(jaxprs: Iterable[Any], reader: Reader) -> Iterator[Step]:
+    """Yield the steps of jaxprs, and of what is nested in them; those of one jaxpr once."""
+    known: set[int] = set()
+    for jaxpr in jaxprs:
+        if id(jaxpr) not in known:
+            known.add(id(jaxpr))
+            for step in Inlined.of(jaxpr, reader).steps:
+                yield step
+                yield from _steps(inner_jaxprs(step.eqn), reader)
+
+
+def _text(one: Step, axes: Mapping[Value, int | None], count: int) -> str:
+    """Return a step with the elements of what it takes and makes, in one of `count` parts."""
+
+    def size(value: Value | None) -> str:
+        if value is None:
+            return "_"
+        return str(math.prod(value.shape) // (1 if axes.get(value) is None else count))
+
+    params = [
+        f"{key}={item}"
+        for key, item in sorted(one.eqn.params.items())
+        if isinstance(item, int | float | str) and key not in _OF_AXES
+    ]
+    taken = [
+        str(np.asarray(var.val)) if is_literal(var) else size(value)
+        for var, value in zip(one.eqn.invars, one.inputs, strict=True)
+    ]
+    made_sizes = [size(value) for value in one.outputs]
+    return f"{kind(one.eqn)} of {' '.join([*taken, *params])} gives {' '.join(made_sizes)}"
+
+
+def _ways(text: Passage, lines: _Lines, some: Sequence[Piece], watched: Watched) -> list[Parts]:
     """Return how some lines are computed in parts, in growing numbers of them.
 
     Of several axes it is the first that has most parts.
@@ -282,7 +318,6 @@ def _ways(lines: _Lines, some: Sequence[Piece], watched: Watched) -> list[Parts]
     Raises:
         Refused: there is no way.
     """
-    one = passage(_source(lines.first.file), lines.first, lines.last)
     best: list[Parts] = []
     refusal: Refused | None = None
     for axis in _order(some[0]):
@@ -290,7 +325,7 @@ def _ways(lines: _Lines, some: Sequence[Piece], watched: Watched) -> list[Parts]
         ways = []
         for count in sorted({_parts(size, most) for most in MOST} - {1}):
             try:
-                ways.append(_way(one, lines, some, axis, count, watched))
+                ways.append(_way(text, lines, some, axis, count, watched))
             except Refused as why:
                 refusal = refusal or why
         if ways and (not best or ways[0].count > best[0].count):
@@ -328,27 +363,34 @@ def _way(
     known: dict[Any, int | None] = {}
     results: set[int] = set()
     for piece in some:
-        inside = [one for one in piece.inlined.steps if _is_inside(one, text, lines, piece.files)]
+        inside = _inside(piece, text)
         axes = parallel(inside, dict.fromkeys(piece.scores, axis), count)
-        made = {out for one in inside for out in one.outputs if out is not None}
-        for value in (value for one in inside for value in one.inputs if value is not None):
-            if value not in made:
-                known[value.var] = axes.get(value)
-        outside = {
-            value
-            for one in {*piece.inlined.steps} - {*inside}
-            for value in one.inputs
-            if value in made
-        } | (piece.inlined.results & made)
+        own = {out for one in inside for out in one.outputs if out is not None}
+        taken = {value for one in inside for value in one.inputs if value is not None} - own
+        known |= {
+            var: axes.get(value)
+            for var, value in piece.inlined.values.items()
+            if value is not None and value in taken
+        }
+        outside = piece.inlined.results & own
+        for one in {*piece.inlined.steps} - {*inside}:
+            outside |= {value for value in one.inputs if value is not None and value in own}
         if len(outside) != len(piece.scores) or any(axes.get(one) is None for one in outside):
             raise Refused("its lines give more than one value with the axis")
-        results |= {own for one in outside if (own := axes[one]) is not None}
+        results |= {at for one in outside if (at := axes[one]) is not None}
+        if {value for value in taken if value in axes} - {*piece.inlined.values.values()}:
+            raise Refused("what its lines take is not in names of the function")
     if len(results) != 1:
         raise Refused("its lines give values of several forms")
     (result,) = results
     names, mapped = _names(text, known, watched)
     # A vmap puts its axis first.
-    return Parts(lines.first, lines.last, names, result - mapped, count)
+    return Parts(lines.first, lines.last, names, result - mapped, axis, count)
+
+
+def _inside(piece: Piece, text: Passage) -> list[Step]:
+    """Return the steps of some lines in a jaxpr."""
+    return [one for one in piece.inlined.steps if _is_inside(one, text, piece.lines, piece.files)]
 
 
 def _is_inside(one: Step, text: Passage, lines: _Lines, files: Files) -> bool:
@@ -376,10 +418,11 @@ def _names(
     names: dict[str, int] = {}
     covered, depths = set(), set()
     for name in text.reads:
-        values = [one for one in watched.names.get(name, ()) if one and one.var in known]
+        every = watched.names.get(name, ())
+        values = [one for one in every if one is not None and one.var in known]
         axes = {_own_axis(known[one.var], one) for one in values}
         if axes - {None}:
-            if len(axes) > 1:
+            if len(axes) > 1 or None in every:
                 raise Refused(f"{name} has the axis at times")
             names[name] = next(axis for axis in axes if axis is not None)
             covered |= {one.var for one in values}
