@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from bufdb.fitting.plans import Candidate, Compiled, Learned, Plan
 from bufdb.fitting.space import NONE, Space
+from bufdb.fitting.sums import Guess, Sums
 
 MARGIN = 0.02
 """Error of estimates that is assumed until one is known."""
@@ -42,6 +43,8 @@ class Estimates:
     """Of compilations, those of other plans."""
     _estimates: dict[Plan, int] = field(default_factory=dict)
     """Until more is compiled."""
+    _sums: Sums | None = None
+    """Until more is compiled, of programs whose plans are of several functions."""
     _known: tuple[object, ...] = ()
     """What they are of: how many compilations, and what is free."""
     early: dict[Plan, Compiled] = field(default_factory=dict)
@@ -129,7 +132,7 @@ class Estimates:
         """Return the need of a plan: compiled, or from that of the compiled plan nearest to it."""
         known = len(self.full), len(self.kept), len(self.quick), self.space.base
         if known != self._known:
-            self._known, self._estimates = known, {}
+            self._known, self._estimates, self._sums = known, {}, None
         if plan not in self._estimates:
             self._estimates[plan] = self._estimated(plan)
         return self._estimates[plan]
@@ -143,7 +146,27 @@ class Estimates:
             if both:
                 near = min(both, key=self._distance(plan))
                 return round((self.need(near) or 0) * self.quick[plan] / self.quick[near])
-        return self._estimate(plan, self.anchors(plan))
+        guess = self.guess(plan)
+        return self._estimate(plan, self.anchors(plan)) if guess is None else round(guess.need)
+
+    @property
+    def is_of_sums(self) -> bool:
+        """Return whether plans are calls of several functions, each with an error of its own."""
+        program = self.space.program
+        is_known = bool(self.need(self.space.base) or self.need(Plan()))
+        return is_known and len(program.calls) > 1 and not program.switched
+
+    def guess(self, plan: Plan) -> Guess | None:
+        """Return what a plan may need by sums over its regions; None where each has one figure."""
+        if not self.is_of_sums:
+            return None
+        if self._sums is None:
+            known = [one for one in self.known if self.need(one) and one.free == self.space.base]
+            self._sums = Sums(
+                self.need(self.space.base) or self.need(Plan()) or 0,
+                [(self.space.parts(one), self.need(one) or 0) for one in known],
+            )
+        return self._sums.guess(self.space.parts(plan))
 
     def _distance(self, plan: Plan) -> Callable[[Plan], tuple[int, int]]:
         space = self.space

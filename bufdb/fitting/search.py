@@ -21,7 +21,8 @@ from bufdb.fitting.lever import Atom
 from bufdb.fitting.levers import LEVERS
 from bufdb.fitting.plans import Candidate, Plan, Program, SearchRequest
 from bufdb.fitting.ranking import PRODUCTS, SAME
-from bufdb.fitting.space import NONE, Atoms, Space
+from bufdb.fitting.space import NONE, Atoms, Space, without
+from bufdb.fitting.sums import Guess
 
 EXACT = 6
 """Atoms up to which all sets of them are traced."""
@@ -49,6 +50,12 @@ ROWS = 5
 """Plans that are shown though they are traced only."""
 NEAREST = 3
 """Plans on each side of the limit between which others are sought."""
+SHARE = 0.2
+"""Share of what is worth a compilation, from which an expected gain is."""
+EVEN = 0.5
+"""Least chance of a plan to fit while none is known that does."""
+LIKELY = 0.25
+"""The same of one that costs as much as one that fits, and is better in what traces do not see."""
 STEP = 0.03
 """Difference of need, as a share of that as written, from which the frontier has another plan."""
 
@@ -183,6 +190,9 @@ def _divide(space: Space, proof: Estimates, limit: int) -> list[Plan]:
     known = [plan for plan in space.traced if plan not in proof.refused]
     if all(proof.estimate(plan) > limit for plan in known):
         return _below(space, proof)
+    if proof.is_of_sums:
+        _divide_pairs(space, proof, known, limit)
+        return []
     frontier = _pareto(proof, known)
     curves = [_hull(proof, frontier), frontier]
     if any(plan.scans for plan in proof.full):
@@ -203,6 +213,29 @@ def _divide(space: Space, proof: Estimates, limit: int) -> list[Plan]:
     return []
 
 
+def _divide_pairs(space: Space, proof: Estimates, known: Sequence[Plan], limit: int) -> None:
+    """Trace parts of regions between any two plans, those first that are expected to cost least."""
+    costs = {plan: space.cost(space.traced[plan]) for plan in known}
+    most = min((costs[plan] for plan in proof.full if _fits(proof, plan, limit)), default=math.inf)
+    dear = [(plan, proof.estimate(plan)) for plan in known if proof.estimate(plan) <= limit]
+    cheap = [
+        (plan, proof.estimate(plan))
+        for plan in known
+        if proof.estimate(plan) > limit and costs[plan] < most
+    ]
+    pairs: list[tuple[float, int, Plan, Plan]] = []
+    for (one, need), (other, more) in itertools.product(dear, cheap):
+        share = (more - limit) / (more - need)
+        cost = costs[other] + share * (costs[one] - costs[other])
+        if costs[other] < costs[one] and cost < most:
+            pairs.append((cost, len(pairs), other, one))
+    heapq.heapify(pairs)
+    new = 0
+    while pairs and new < NEAREST and not space.is_over:
+        _, _, other, one = heapq.heappop(pairs)
+        new += _between(space, proof, other, one, limit)
+
+
 def _between(space: Space, proof: Estimates, cheap: Plan, dear: Plan, limit: int) -> bool:
     """Trace the plan that is expected to need the limit; return whether one is new.
 
@@ -215,7 +248,7 @@ def _between(space: Space, proof: Estimates, cheap: Plan, dear: Plan, limit: int
     while not space.is_over:
         some = (lever.between(space.program, cheap, dear, share) for lever in LEVERS)
         plan = next((one for one in some if one is not None), None)
-        if plan is None or space.request.is_by_hand(plan):
+        if plan is None or _is_hidden(space.program, plan) or space.request.is_by_hand(plan):
             break
         is_new = is_new or plan not in space.same
         plan = space.look(plan, away)
@@ -227,6 +260,15 @@ def _between(space: Space, proof: Estimates, cheap: Plan, dear: Plan, limit: int
             cheap = plan
         share = 0.5
     return is_new
+
+
+def _is_hidden(program: Program, plan: Plan) -> bool:
+    """Return whether calls of a region that is divided are within others of the plan."""
+    divided = ((one.region, program.regions[one.region]) for one in plan.depths)
+    return any(
+        region.kind == "call" and len(plan.sites(at, region)) < len(region.sites)
+        for at, region in divided
+    )
 
 
 def _below(space: Space, proof: Estimates) -> list[Plan]:
@@ -341,6 +383,8 @@ def search(program: Program, request: SearchRequest) -> list[Candidate]:
     if limit is None:
         _frontier(proof)
     else:
+        if proof.is_of_sums:  # from far away, but of all regions
+            proof.finish()
         _descend(space, proof, limit)
     proof.finish()
     if limit is not None:
@@ -394,6 +438,8 @@ def _descend(space: Space, proof: Estimates, limit: int) -> None:
             _nest(space, proof)
             plan = _next(proof, limit)
         if plan is None:
+            plan = _plainer(space, proof, limit) if proof.is_of_sums else None
+        if plan is None:
             _tie(proof, limit)
             return
         seconds = space.request.as_written.seconds
@@ -424,6 +470,40 @@ def _tie(proof: Estimates, limit: int) -> None:
     ]
     if alike:
         proof.compile(min(alike, key=proof.estimate))
+
+
+def _plainer(space: Space, proof: Estimates, limit: int) -> Plan | None:
+    """Return a plan that costs the same as the cheapest, computes less again and may fit.
+
+    Values that spare no product, such as those of a normalization, are read and written again all
+    the same: where they fit, they need not be.
+    """
+    fitting = [plan for plan in proof.full if _fits(proof, plan, limit) and plan != space.base]
+    if not fitting:
+        return None
+    same = int(SAME * space.program.as_written.work)
+    most = min(space.cost(space.traced[plan]) for plan in fitting) + same
+
+    def live(plan: Plan) -> int:
+        return space.figure(space.traced[plan])
+
+    best = [plan for plan in fitting if space.cost(space.traced[plan]) <= most]
+    for one, at in [(plan, at) for plan in best for at in plan.calls]:
+        if not space.is_over:
+            other = space.look(without(one, at), space.of_plan[one])
+            if proof.estimate(other) > limit and space.cost(space.traced[other]) <= most:
+                _between(space, proof, other, one, limit)
+    plainest = max(map(live, best))
+    alike = [
+        (live(plan), plan)
+        for plan in proof.open()
+        if space.cost(space.traced[plan]) <= most
+        and live(plan) > plainest
+        and (guess := proof.guess(plan)) is not None
+        and _chance(limit, guess) >= LIKELY
+        and not _is_known(proof, plan, limit)
+    ]
+    return max(alike, key=lambda row: row[0], default=(0, None))[1]
 
 
 def _recall(space: Space, proof: Estimates, limit: int) -> None:
@@ -468,6 +548,10 @@ def _quickly(proof: Estimates, plan: Plan) -> None:
 def _next(proof: Estimates, limit: int) -> Plan | None:
     """Return the plan to compile next; None if no other is worth it."""
     space = proof.space
+    if proof.is_of_sums:
+        plan = _promising(proof, limit)
+        if plan is not None or any(_fits(proof, one, limit) for one in proof.full):
+            return plan
     fitting = [plan for plan in proof.full if _fits(proof, plan, limit)]
     ceiling = min((proof.estimate(plan) for plan in proof.refused), default=None)
     rest = [plan for plan in proof.open() if ceiling is None or proof.estimate(plan) < ceiling]
@@ -520,6 +604,41 @@ def _next(proof: Estimates, limit: int) -> Plan | None:
     # What may need less than the least so far is worth a compilation whatever the limit.
     need = min(proof.estimate(plan) for plan in proof.full)
     return None if is_hopeless and proof.estimate(least) > need else least
+
+
+def _promising(proof: Estimates, limit: int) -> Plan | None:
+    """Return the plan of the largest gain that is to be expected; None if it is too small.
+
+    That is the work it spares, if it fits, by how likely that is. So a cheap plan that compilations
+    say little about comes before one that surely fits and spares little.
+    """
+    space = proof.space
+    work, left = space.program.as_written.work, space.request.compile_budget - proof.count
+    costs = {plan: space.cost(space.traced[plan]) for plan in space.traced}
+    fitting = [costs[plan] for plan in proof.full if _fits(proof, plan, limit)]
+    most = min(fitting, default=2 * max(costs.values()) - min(costs.values()))
+    ceiling = min((proof.estimate(plan) for plan in proof.refused), default=math.inf)
+    least = SHARE * max((most - costs[Plan()]) / 10, WORTH * work) if fitting else 0.0
+    best: tuple[float, Plan | None] = least, None
+    for plan in proof.open():
+        guess = proof.guess(plan)
+        spared = most - costs[plan]
+        if guess is None or guess.need >= ceiling or spared <= SAME * work:
+            continue
+        chance = _chance(limit, guess)
+        if not fitting and chance < EVEN:
+            continue
+        # Sure before cheap: little is left to find one that fits.
+        gain = chance * (spared if fitting or left > FEWEST else work)
+        if gain > best[0] and not _is_known(proof, plan, limit):
+            best = gain, plan
+    return best[1]
+
+
+def _chance(limit: int, guess: Guess) -> float:
+    """Return how likely a plan fits."""
+    away = (limit - guess.need) / max(guess.deviation, 1.0)
+    return 0.5 * (1 + math.erf(away / math.sqrt(2)))
 
 
 def _alone(proof: Estimates, plans: Iterable[Plan]) -> Plan | None:

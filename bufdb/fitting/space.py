@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from bufdb.fitting.lever import Atom
 from bufdb.fitting.levers import LEVERS
-from bufdb.fitting.plans import Plan, Program, SearchRequest, Traced
+from bufdb.fitting.plans import Depth, Plan, Program, Region, SearchRequest, Traced
+from bufdb.fitting.sums import ALL, LAST_CALL, Parts
 
 Atoms = frozenset[Atom]
 NONE: Atoms = frozenset()
@@ -24,6 +25,27 @@ def free(program: Program) -> Plan:
 def figure(program: Program, traced: Traced) -> int:
     """Return the figure that estimates start from: a ranking where calls are checkpointed."""
     return traced.live_bytes if program.calls else traced.residual_bytes
+
+
+def without(plan: Plan, at: int) -> Plan:
+    """Return a plan whose calls of a region are as written."""
+
+    def others(regions: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(one for one in regions if one != at)
+
+    return replace(
+        plan,
+        calls=others(plan.calls),
+        with_dots=others(plan.with_dots),
+        nested=others(plan.nested),
+        depths=tuple(one for one in plan.depths if one.region != at),
+    )
+
+
+def _share(region: Region, depth: Depth) -> float:
+    """Return how much of a region is as a plan has it, without its last call."""
+    sizes = region.sizes[:-1] or (1,) * max(region.layers - 1, 1)
+    return min(sum(sizes[: depth.count]) / (sum(sizes) or 1), 1.0)
 
 
 class Space:
@@ -144,3 +166,32 @@ class Space:
         """Return the cost and the figure without some atoms."""
         traced = self.at(away)
         return self.cost(traced), self.figure(traced)
+
+    # -- Parts -------------------------------------------------------------------------------------
+
+    def parts(self, plan: Plan) -> Parts:
+        """Return what the trace of a traced plan of calls is smaller by, in all and by region.
+
+        Of a region that is next to the rest of the plan, so that what another one saves, too, is
+        not counted again.
+        """
+        figure = self.figure(self.traced[plan])
+        parts = {ALL: float(self.figure(self.program.as_written) - figure)}
+        for at in plan.calls:
+            parts[at, "products" if at in plan.with_dots else ""] = self._saved_by(plan, at)
+            if plan.depth(at) is None:
+                parts[at, LAST_CALL] = 1.0
+        return parts
+
+    def _saved_by(self, plan: Plan, at: int) -> float:
+        """Return by how much a trace is smaller since a region is in a plan, as far as known."""
+        own, other = (self.same.get(one) for one in (plan, without(plan, at)))
+        if own in self.traced and other in self.traced:
+            return float(self.figure(self.traced[other]) - self.figure(self.traced[own]))
+        for depth in plan.depths:
+            if depth.region != at:
+                share = _share(self.program.regions[depth.region], depth)
+                few = self._saved_by(without(plan, depth.region), at)
+                rest = tuple(one for one in plan.depths if one != depth)
+                return few + share * (self._saved_by(replace(plan, depths=rest), at) - few)
+        return 0.0
