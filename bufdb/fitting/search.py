@@ -192,6 +192,7 @@ def _divide(space: Space, proof: Estimates, limit: int) -> list[Plan]:
         return _below(space, proof)
     if proof.is_of_sums:
         _divide_pairs(space, proof, known, limit)
+        _take_away(space, proof, limit)
         return []
     frontier = _pareto(proof, known)
     curves = [_hull(proof, frontier), frontier]
@@ -234,6 +235,20 @@ def _divide_pairs(space: Space, proof: Estimates, known: Sequence[Plan], limit: 
     while pairs and new < NEAREST and not space.is_over:
         _, _, other, one = heapq.heappop(pairs)
         new += _between(space, proof, other, one, limit)
+
+
+def _take_away(space: Space, proof: Estimates, limit: int) -> None:
+    """Trace the cheapest plans that fit, compiled and estimated, with less of each region."""
+    compiled = [plan for plan in proof.full if _fits(proof, plan, limit)]
+    expected = [plan for plan in proof.open() if proof.estimate(plan) <= limit]
+    for plans in (compiled, expected):
+        plan = min(plans, key=proof.order, default=space.base)
+        for at in plan.calls:
+            if space.is_over:
+                return
+            other = space.look(without(plan, at), space.of_plan[plan])
+            if proof.estimate(other) > limit:
+                _between(space, proof, other, plan, limit)
 
 
 def _between(space: Space, proof: Estimates, cheap: Plan, dear: Plan, limit: int) -> bool:
@@ -488,11 +503,6 @@ def _plainer(space: Space, proof: Estimates, limit: int) -> Plan | None:
         return space.figure(space.traced[plan])
 
     best = [plan for plan in fitting if space.cost(space.traced[plan]) <= most]
-    for one, at in [(plan, at) for plan in best for at in plan.calls]:
-        if not space.is_over:
-            other = space.look(without(one, at), space.of_plan[one])
-            if proof.estimate(other) > limit and space.cost(space.traced[other]) <= most:
-                _between(space, proof, other, one, limit)
     plainest = max(map(live, best))
     alike = [
         (live(plan), plan)
