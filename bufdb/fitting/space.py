@@ -63,6 +63,7 @@ class Space:
         """The reverse: plans of the same trace, by that one."""
         self._fewest: dict[tuple[Plan, int, int], Plan] = {}
         """By what else is in a plan, its cost and its figure, the one with the fewest names."""
+        self._parts: dict[Plan, Parts] = {}
         self.count = 0
         self.is_explored = False
         """Whether the plans among which to choose were traced to the end."""
@@ -175,6 +176,11 @@ class Space:
         Of a region that is next to the rest of the plan, so that what another one saves, too, is
         not counted again.
         """
+        if plan not in self._parts:
+            self._parts[plan] = self._parts_of(plan)
+        return self._parts[plan]
+
+    def _parts_of(self, plan: Plan) -> Parts:
         figure = self.figure(self.traced[plan])
         parts = {ALL: float(self.figure(self.program.as_written) - figure)}
         for at in plan.calls:
@@ -194,4 +200,9 @@ class Space:
                 few = self._saved_by(without(plan, depth.region), at)
                 rest = tuple(one for one in plan.depths if one != depth)
                 return few + share * (self._saved_by(replace(plan, depths=rest), at) - few)
-        return 0.0
+        # Where not all sets are traced: between what it saves alone, and nothing.
+        dots = tuple(one for one in plan.with_dots if one == at)
+        alone = self.same.get(replace(self.base, calls=(at,), with_dots=dots))
+        if alone is None or alone not in self.traced:
+            return 0.0
+        return (self.figure(self.program.as_written) - self.figure(self.traced[alone])) / 2
