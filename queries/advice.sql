@@ -14,6 +14,7 @@
 -- copy: copies made by XLA that are live together with their source.
 -- carry: stacks of a loop that reads arguments of the same shape and could carry them instead.
 -- chunk: logits and their gradients, for all tokens at once.
+-- scores: scores of all pairs of an attention, and their gradients.
 -- batch: what a vmap makes for its whole axis at once.
 -- early: results of one instruction that all wait across the peak for their first use.
 -- late_free: values that something keeps after their last use.
@@ -60,18 +61,18 @@
 --   with saving_form (query savings), negative where that costs more than it frees, NULL if
 --   unknown; recompute, early and constant: 0, because they may save nothing; donate: without what
 --   a product may read; carry: without a slice of each, on CPU without the largest and a slice of
---   it, which may be copied (then negative); chunk and batch: in two pieces; block: half of the
---   saving when one call is recomputed at a time, for a scan without one round and its carry;
+--   it, which may be copied (then negative); chunk, scores and batch: in two pieces; block: half of
+--   the saving when one call is recomputed at a time, for a scan without one round and its carry;
 --   shard: with the largest argument gathered; an f32 program: a quarter of it, in training without
 --   arguments.
 -- column saving_bytes HUGEINT: Upper bound [bytes]: the saving in the current schedule; donate,
---   gather, chunk and padding: everything that they hold at the peak, because the limiting instant
---   may be scheduled differently; batch: with one element of the axis at a time; carry: with the
---   slices that a round copies; shard: with values of the same shape made from the arguments; an
---   f32 program: half of it.
+--   gather, chunk, scores, padding: everything that they hold at the peak, because the limiting
+--   instant may be scheduled differently; batch: with one element of the axis at a time; carry:
+--   with the slices that a round copies; shard: with values of the same shape made from the
+--   arguments; an f32 program: half of it.
 -- column saving_ratio DOUBLE: saving_bytes as a share of the peak (0 to 1).
 -- column kind VARCHAR: donate, residual, recompute, block, offload, dtype, copy, carry, chunk,
---   batch, early, late_free, gather, shard, padding or constant.
+--   scores, batch, early, late_free, gather, shard, padding or constant.
 -- column sureness VARCHAR: likely or possible, see above (advice_sureness).
 -- column saving_form VARCHAR: Change that low_saving_bytes of residual is for: wrap (jax.checkpoint
 --   around the expression alone) or policy (one name fewer in the existing policy); NULL for other
@@ -367,6 +368,17 @@ SELECT
           ', and return metrics from it, not the logits that ' || ranked.reader || ' reads', ''
         ) || coalesce(', by hand: ' || ranked.obstacle, '')
       END
+    WHEN 'scores' THEN
+      CASE
+        WHEN words.attention <> '' THEN 'never hold all scores: ' || words.attention
+        WHEN words.has_settings THEN 'never hold all scores: a setting for flash attention'
+        ELSE CASE ranked.platform
+          WHEN 'gpu' THEN 'never hold all scores: jax.nn.dot_product_attention(…, '
+            || 'implementation="cudnn") in bf16, or '
+          WHEN 'tpu' THEN 'never hold all scores: splash attention (Pallas), or '
+          ELSE ''
+        END || 'parts of the heads, by bufdb fit --also attention'
+      END
     WHEN 'batch' THEN 'in batches, by lax.map(f, xs, batch_size=k), it holds about k/'
       || replace(ranked.name, 'vmap over ', '') || ' of this'
     WHEN 'early' THEN
@@ -395,6 +407,7 @@ SELECT
     WHEN 'copy' THEN 'copies'
     WHEN 'carry' THEN 'loop-residuals'
     WHEN 'chunk' THEN 'savings'
+    WHEN 'scores' THEN 'savings'
     WHEN 'batch' THEN 'peak-by-op'
     WHEN 'early' THEN 'late-free'
     WHEN 'late_free' THEN 'late-free'

@@ -5,6 +5,7 @@ jax, equinox, nnx, linen, and by hand haiku and keras (`tests/fitting/test_jax_f
 Settings are read of public files, not run:
 
     maxtext     src/maxtext/configs/base.yml of the package 0.2.5
+    keras       keras/src/backend/config.py of the package 3.15.1, for attention
     axlearn     axlearn/common/trainer_config_modifier.py, axlearn/experiments/text/gpt/fuji.py
     levanter    src/levanter/models/llama.py, and haliax' ScanCheckpointPolicy.from_bool_or_str
 """
@@ -26,6 +27,8 @@ class Framework:
     offload: str
     chunks: str
     dtype: str
+    attention: str = ""
+    """What never holds all scores of an attention."""
     has_settings: bool = False
     """Whether the layers are in its files: the user changes a setting, not the code."""
 
@@ -33,24 +36,26 @@ class Framework:
 FRAMEWORKS = (
     Framework(
         "maxtext", "/maxtext/", "remat_policy=full", "", "remat_policy=custom "
-        "decoder_layer_input=offload", "num_vocab_tiling=8", "dtype=bfloat16", True,
+        "decoder_layer_input=offload", "num_vocab_tiling=8", "dtype=bfloat16",
+        "attention=flash (cudnn_flash_te on GPUs)", has_settings=True,
     ),
     Framework(
         "axlearn", "/axlearn/", "remat_spec=RematSpec(policy=nothing_saveable) of the layer, by a "
         "RematSpecModifier in mesh_rules", "", "RematSpec(policy=offload_dots_saveable_policy)",
-        "", "", True,
+        "", "", has_settings=True,
     ),
     Framework(
         "levanter", "/levanter/", "gradient_checkpointing: recompute", "",
-        "gradient_checkpointing: offload", "cross_entropy_block_size: 4096", "", True,
+        "gradient_checkpointing: offload", "cross_entropy_block_size: 4096", "", has_settings=True,
     ),
     Framework(
         "haliax", "/haliax/", "gradient_checkpointing: recompute", "",
-        "gradient_checkpointing: offload", "", "", True,
+        "gradient_checkpointing: offload", "", "", has_settings=True,
     ),
     Framework(
         "keras", "/keras/src/", 'keras.RematScope(mode="full")', "donate_argnums", "", "",
-        'keras.config.set_dtype_policy("mixed_bfloat16")', True,
+        'keras.config.set_dtype_policy("mixed_bfloat16")',
+        "keras.config.enable_flash_attention() and bf16", has_settings=True,
     ),
     Framework("haiku", "/haiku/", "hk.remat", "donate_argnums", "hk.remat(policy=…)", "", ""),
     Framework(

@@ -124,6 +124,18 @@ OF_MODULES: dict[str, str | tuple[str, ...] | None] = {
               '|/(exp|log|reduce_max|argmax)$'
           )
     """,
+    "advised_score_values": """
+        SELECT 1
+        FROM instruction_costs AS costs
+        JOIN value_details AS products
+          ON products.module_id = costs.module_id
+          AND products.instruction_name = costs.instruction_name
+        WHERE regexp_matches(products.dimensions_text, '[0-9],[0-9]+,[0-9]+$')
+          AND try_cast(regexp_extract(products.dimensions_text, '[0-9]+$') AS DOUBLE)
+            * products.logical_bytes * costs.execution_count
+            >= costs.operation_count / 2
+              * try_cast(regexp_extract(products.dtype, '[0-9]+') AS DOUBLE)
+    """,
     "advised_batch_values": "SELECT 1 FROM value_sources WHERE contains(op_name, 'vmap(')",
     "advised_early_values": """
         SELECT 1
@@ -139,6 +151,7 @@ OF_MODULES: dict[str, str | tuple[str, ...] | None] = {
         "advised_call_values",
         "advised_loop_values",
         "advised_chunk_values",
+        "advised_score_values",
         "advised_batch_values",
         "advised_early_values",
     ),

@@ -29,8 +29,8 @@ AGAIN = ("residual", "recompute")
 """Kinds that recompute; a change that wraps a line follows either of them."""
 KINDS = (
     "residual", "recompute", "block", "block_of_scan", "offload", "dtype", "dtype_of_stack",
-    "donate", "donation_in_product", "carry", "batch", "chunk", "shard", "gather", "copy", "early",
-    "late_free", "padding", "constant",
+    "donate", "donation_in_product", "carry", "batch", "chunk", "scores", "shard", "gather", "copy",
+    "early", "late_free", "padding", "constant",
 )  # fmt: skip
 LEFT_OUT = (
     "copied_donation", "least_size", "copy_in_turn", "memory_move", "single_gather", "layer_input",

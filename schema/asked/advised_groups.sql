@@ -20,6 +20,10 @@ early_values AS (
   SELECT module_id, color, value_id, instruction_name
   FROM advised_early_values
 ),
+score_values AS (
+  SELECT module_id, color, value_id, coalesce(source_line, 'attention') AS name
+  FROM advised_score_values
+),
 held_values AS (
   SELECT module_id, color, value_id, held_bytes
   FROM asked_peak_values
@@ -92,15 +96,22 @@ group_members AS (
   SELECT module_id, color, kind, name, value_id
   FROM other_members
 ),
-members AS (
-  SELECT module_id, color, kind, name, value_id
-  FROM group_members
-  UNION ALL
+product_members AS (
   SELECT chunks.module_id, chunks.color, 'chunk' AS kind, chunks.name, chunk_values.value_id
   FROM chunks
   JOIN chunk_values
     ON chunk_values.module_id = chunks.module_id
     AND chunk_values.color = chunks.color
+  UNION ALL
+  SELECT module_id, color, 'scores' AS kind, name, value_id
+  FROM score_values
+),
+members AS (
+  SELECT module_id, color, kind, name, value_id
+  FROM group_members
+  UNION ALL
+  SELECT module_id, color, kind, name, value_id
+  FROM product_members
 ),
 -- Values that begin at the same byte each end where the next begins, so that bytes count once.
 spans AS (
@@ -252,6 +263,7 @@ SELECT
   away.module_id, away.color, away.kind, away.name, away.value_count,
   CASE away.kind
     WHEN 'chunk' THEN away.away_bytes // 2
+    WHEN 'scores' THEN away.away_bytes // 2
     WHEN 'batch' THEN away.away_bytes // 2
     -- The compiler decides where they are made.
     WHEN 'early' THEN 0
@@ -260,6 +272,7 @@ SELECT
   END AS low_saving_bytes,
   CASE away.kind
     WHEN 'chunk' THEN greatest(away.away_bytes, away.held_bytes)
+    WHEN 'scores' THEN greatest(away.away_bytes, away.held_bytes)
     WHEN 'batch' THEN away.away_bytes - away.away_bytes // batches.axis_size
     ELSE away.away_bytes
   END AS saving_bytes,
@@ -284,13 +297,13 @@ LEFT JOIN scans
   AND scans.color = away.color
   AND scans.name = away.name;
 COMMENT ON VIEW advised_groups IS
-  'One row per group of values that one change removes together (advised_chunk_values; advised_batch_values; advised_early_values by instruction; advised_call_values by function called several times; advised_loop_values by loop), with how far the peak of the current schedule falls without them. Key: module_id, color, kind, name.';
+  'One row per group of values that one change removes together (advised_chunk_values; advised_score_values by line; advised_batch_values; advised_early_values by instruction; advised_call_values by function called several times; advised_loop_values by loop), with how far the peak of the current schedule falls without them. Key: module_id, color, kind, name.';
 COMMENT ON COLUMN advised_groups.module_id IS 'answered_functions.module_id.';
 COMMENT ON COLUMN advised_groups.color IS 'answered_functions.color.';
-COMMENT ON COLUMN advised_groups.kind IS 'chunk, batch, early, block or scan.';
-COMMENT ON COLUMN advised_groups.name IS 'For a chunk, a line of the loss that holds bytes at the peak; for a block, the function and its file; for a scan, advised_loop_values.name; for a batch, "vmap over" and the size of the axis; for early, the instruction that makes them.';
+COMMENT ON COLUMN advised_groups.kind IS 'chunk, scores, batch, early, block or scan.';
+COMMENT ON COLUMN advised_groups.name IS 'For a chunk, a line of the loss that holds bytes at the peak; for scores, the line of their product, "attention" if it is not known; for a block, the function and its file; for a scan, advised_loop_values.name; for a batch, "vmap over" and the size of the axis; for early, the instruction that makes them.';
 COMMENT ON COLUMN advised_groups.value_count IS 'Its values that hold bytes at the peak.';
-COMMENT ON COLUMN advised_groups.low_saving_bytes IS 'Lower bound of how far the peak falls [bytes]: a loss in two chunks, or a vmap in two batches; 0 for early, because the compiler decides where they are made; for a block, half of the saving when one call is recomputed at a time, because what its calls pass on stays; for a scan, without what one round recomputes and what the rounds pass on.';
-COMMENT ON COLUMN advised_groups.saving_bytes IS 'Upper bound [bytes]: without any of these values; for a loss, at least what they hold at the peak; for a batch, when one element of the axis is computed at a time.';
+COMMENT ON COLUMN advised_groups.low_saving_bytes IS 'Lower bound of how far the peak falls [bytes]: a loss in two chunks, an attention in two parts, or a vmap in two batches; 0 for early, because the compiler decides where they are made; for a block, half of the saving when one call is recomputed at a time, because what its calls pass on stays; for a scan, without what one round recomputes and what the rounds pass on.';
+COMMENT ON COLUMN advised_groups.saving_bytes IS 'Upper bound [bytes]: without any of these values; for a loss and for scores, at least what they hold at the peak; for a batch, when one element of the axis is computed at a time.';
 COMMENT ON COLUMN advised_groups.reader IS 'For a chunk, what reads the logits outside of the gradient: advised_chunk_values.reader; else NULL.';
 COMMENT ON COLUMN advised_groups.obstacle IS 'For a chunk, why bufdb fit does not do it: advised_chunk_values.obstacle; else NULL.';

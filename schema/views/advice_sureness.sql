@@ -30,6 +30,7 @@ FROM (
     ('carry', 'likely', 'likely', 'possible', 'possible'),
     ('batch', 'possible', 'possible', 'possible', 'possible'),
     ('chunk', 'likely', 'possible', 'possible', 'possible'),
+    ('scores', 'possible', 'possible', 'possible', 'possible'),
     ('shard', 'possible', 'possible', 'possible', 'possible'),
     ('gather', 'possible', 'possible', 'possible', 'possible'),
     ('copy', 'possible', 'possible', 'possible', 'possible'),

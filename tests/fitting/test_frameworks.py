@@ -5,7 +5,7 @@ import pytest
 from bufdb.database import store
 from bufdb.fitting.frameworks import FRAMEWORKS, JAX, of_file, setting_words
 
-FIELDS = "framework, folder, checkpoint, donation, offload, chunks, dtype, has_settings"
+FIELDS = "framework, folder, checkpoint, donation, offload, chunks, dtype, attention, has_settings"
 
 
 def test_advice_has_the_same_words(tmp_path):
@@ -13,7 +13,7 @@ def test_advice_has_the_same_words(tmp_path):
         rows = con.execute(f"SELECT {FIELDS} FROM framework_words ORDER BY place").fetchall()
     assert rows == [
         (one.name, one.folder, one.checkpoint, one.donation, one.offload, one.chunks, one.dtype,
-         one.has_settings)
+         one.attention, one.has_settings)
         for one in FRAMEWORKS
     ]  # fmt: skip
 

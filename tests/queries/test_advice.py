@@ -676,6 +676,120 @@ def test_shared_work_counts_once(con):
     assert {row["ranked_by"] for row in rows(con, "advice")} == {"saving"}
 
 
+def attention(
+    con,
+    number=1,
+    platform="gpu",
+    scores="f32[2,16,16]{2,1,0}",
+    key="f32[2,16,2]{2,1,0}",
+    width=2,
+    softmax="jit(step)/jvp()/div",
+    summed=16,
+    is_backward=False,
+    caller="train.py",
+):
+    """Scores of 512 pairs, 500 bytes, and as many weights, of which rows are summed at 6."""
+    named = "jit(step)/transpose(jvp())/" if is_backward else "jit(step)/jvp()/"
+    at_line = {"source_file": caller, "source_line": 5, "op_name": named + "dot_general"}
+    module = Module(con, number, f"r{number}", function_name="step", platform=platform)
+    module.allocation(0, "temp", 2000)
+    small, pairs = shape(con, "f32[2,16,2]{2,1,0}", count=64), shape(con, scores, count=512)
+    module.value(1, 0, 0, 60, (1, 4), "query", small)
+    module.value(2, 0, 100, 60, (1, 4), "key", shape(con, key, count=64 if ",16,2" in key else 32))
+    module.value(3, 0, 200, 500, (4, 6), "scores", pairs, **at_line)
+    module.value(4, 0, 700, 500, (5, 7), "weights", pairs, op_name=softmax, source_file=caller)
+    module.value(5, 0, 1200, 60, (7, 9), "sum", small, op_name=named + "dot_general")
+    # Logits of 16 tokens, as many.
+    module.value(6, 0, 1300, 500, (5, 5), "logits", shape(con, "f32[16,32]{1,0}", count=512))
+    for value_id, reader in ((1, "scores"), (2, "scores"), (3, "weights"), (4, "sum")):
+        module.use(value_id, reader)
+    for name, each in (("scores", 512 * width), ("sum", 64 * summed)):
+        insert(con, "instruction_costs", module_id=number, instruction_name=name,
+               execution_count=3, operation_count=2 * 3 * each)  # fmt: skip
+    heights = ((0, 0), (1, 120), (4, 620), (5, 1500), (6, 1000), (7, 560), (8, 60), (10, 0))
+    for time, height in heights:
+        insert(con, "occupancy_steps", module_id=number, color=0, start_time=time,
+               occupied_temp_bytes=height)  # fmt: skip
+    return module
+
+
+def of_attentions(con, *attentions):
+    """The names of scores that advice shows of each of some attentions."""
+    for number, changes in enumerate(attentions):
+        attention(con, number=number, **changes).close()
+    advice = rows(con, "advice", top_functions=len(attentions))
+    return [
+        [row["name"] for row in advice
+         if row["run_name"] == f"r{number}" and row["kind"] == "scores"]
+        for number in range(len(attentions))
+    ]  # fmt: skip
+
+
+def test_scores_of_all_pairs_are_not_held(con):
+    attention(con).close()
+    (row,) = (row for row in rows(con, "advice") if row["kind"] == "scores")
+    # Without both 500 of 1500 bytes remain; the logits are no scores.
+    assert (row["name"], row["low_saving_bytes"], row["saving_bytes"], row["value_count"]) == (
+        "train.py:5", 500, 1000, 2,
+    )  # fmt: skip
+    assert (row["sureness"], row["page"]) == ("possible", "queries/advice/scores.md")
+
+
+def test_a_stack_of_scores_is_of_the_scores(con):
+    module = attention(con)
+    stack = shape(con, "f32[3,2,16,16]{3,2,1,0}", count=3 * 512)
+    module.value(7, 0, 1800, 100, (2, 7), "stack", stack)
+    insert(con, "value_origins", module_id=1, value_id=7, origin_kind="stacked", slice_count=3)
+    module.value(8, 0, 1900, 100, (2, 7), "no_stack", stack)
+    module.close()
+    (row,) = (row for row in rows(con, "advice") if row["kind"] == "scores")
+    assert row["value_count"] == 3
+
+
+@pytest.mark.parametrize(
+    ("platform", "caller", "words"),
+    [
+        ("gpu", "train.py", 'jax.nn.dot_product_attention(…, implementation="cudnn") in bf16, or '),
+        ("tpu", "train.py", "splash attention (Pallas), or "),
+        ("cpu", "train.py", ""),
+        ("tpu", "/x/maxtext/layers/attention.py", "attention=flash (cudnn_flash_te on GPUs)"),
+        ("gpu", "/x/levanter/layers/attention.py", "a setting for flash attention"),
+    ],
+)
+def test_what_never_holds_scores_is_in_words(con, platform, caller, words):
+    module = attention(con, platform=platform, caller=caller)
+    insert(con, "stack_frames", module_id=1, stack_frame_id=1, own_frame_id=1, source_file=caller)
+    module.close()
+    (row,) = (row for row in rows(con, "advice") if row["kind"] == "scores")
+    parts = "parts of the heads, by bufdb fit --also attention" if caller == "train.py" else ""
+    start = "never hold all scores: " if words else ""
+    assert row["advice"] == f"{start}{words}{parts}"
+
+
+def test_what_reads_scores_shows_that_they_are(con):
+    found = of_attentions(
+        con, {}, {"softmax": "jit(step)/jvp(jit(softmax))/sub"}, {"summed": 8},
+        {"softmax": "jit(step)/jvp()/tanh"}, {"softmax": None}, {"is_backward": True},
+    )  # fmt: skip
+    assert [len(names) for names in found] == [1, 1, 0, 0, 0, 0]
+
+
+def test_what_is_no_product_of_all_pairs(con):
+    """One query, as in decoding; weights for all parts; a width as large as of experts; logits."""
+    found = of_attentions(
+        con, {"scores": "f32[32,1,16]{2,1,0}"}, {"key": "f32[16,2]{1,0}"}, {"width": 4},
+        {"scores": "f32[16,32]{1,0}"}, {"scores": "s32[2,16,16]{2,1,0}"},
+    )  # fmt: skip
+    assert found == [[]] * 5
+
+
+def test_an_unknown_product_is_no_score(con):
+    module = attention(con)
+    con.execute("UPDATE instruction_costs SET operation_count = NULL")
+    module.close()
+    assert "scores" not in {row["kind"] for row in rows(con, "advice")}
+
+
 def mapped(con, op_name="jit(step)/vmap(jvp())/dot_general", platform="gpu"):
     """Two arrays of 400 bytes that a vmap over 4 makes, one with two dimensions merged."""
     module = Module(con, 1, function_name="step", platform=platform)
