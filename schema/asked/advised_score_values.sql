@@ -63,20 +63,31 @@ operands AS (
 -- with weights; and they are half as large as the product or less.
 batched AS (
   SELECT
-    products.module_id, products.value_id, products.element_count, products.row_text,
-    products.last_text, products.last_size
+    products.module_id, products.instruction_name, products.value_id, products.element_count,
+    products.row_text, products.last_text, products.last_size
   FROM long_products AS products
   JOIN operands
     ON operands.module_id = products.module_id
     AND operands.instruction_name = products.instruction_name
     AND operands.value_id = products.value_id
   GROUP BY
-    products.module_id, products.value_id, products.element_count, products.size,
-    products.row_text, products.last_text, products.last_size, products.first_and_last_size,
-    products.width
+    products.module_id, products.instruction_name, products.value_id, products.element_count,
+    products.size, products.row_text, products.last_text, products.last_size,
+    products.first_and_last_size, products.width
   HAVING 2 * sum(operands.size) <= products.size
     AND sum(operands.size)
       >= products.width * (products.size / nullif(products.last_size, 0) + products.first_and_last_size)
+),
+-- Their largest element, or another sum, of each row may be of the same instruction.
+reduced AS (
+  SELECT DISTINCT batched.module_id, batched.element_count, batched.last_text
+  FROM batched
+  JOIN "values"
+    ON "values".module_id = batched.module_id
+    AND "values".instruction_name = batched.instruction_name
+  JOIN shapes
+    ON shapes.shape = "values".shape
+    AND shapes.element_count * batched.last_size = batched.element_count
 ),
 -- What reads arrays as large as one of them, in the forward pass: a softmax, and a product that
 -- sums its rows.
@@ -87,8 +98,11 @@ readers AS (
       CASE
         WHEN regexp_matches(
             instructions.op_name,
-            '/(reduce_max|reduce_sum|exp|exp2|div)$|(^|[/(])softmax([)/]|$)|^online-softmax$'
+            '/(reduce_max|reduce_sum)$|(^|[/(])softmax([)/]|$)|^online-softmax$'
           ) THEN 1
+        -- A fused softmax has its last operation's name; a loop fusion has elementwise ones only.
+        WHEN regexp_matches(instructions.op_name, '/(exp|exp2|div)$')
+          AND instructions.fusion_kind <> 'kLoop' THEN 1
         ELSE 0
       END
     ) AS softmax_count,
@@ -135,14 +149,18 @@ scores AS (
     ON readers.module_id = batched.module_id
     AND readers.element_count = batched.element_count
     AND readers.last_text = batched.last_text
-    AND readers.softmax_count = 1
     AND readers.sum_count = 1
+  LEFT JOIN reduced
+    ON reduced.module_id = batched.module_id
+    AND reduced.element_count = batched.element_count
+    AND reduced.last_text = batched.last_text
   JOIN value_sources AS sources
     ON sources.module_id = batched.module_id
     AND sources.value_id = batched.value_id
   LEFT JOIN live_ranges
     ON live_ranges.module_id = batched.module_id
     AND live_ranges.value_id = batched.value_id
+  WHERE readers.softmax_count = 1 OR reduced.module_id IS NOT NULL
 )
 SELECT
   scores.module_id, temp_values.color, temp_values.value_id,
@@ -168,7 +186,7 @@ JOIN shapes
 WHERE scores.place = 1
 GROUP BY scores.module_id, temp_values.color, temp_values.value_id;
 COMMENT ON VIEW advised_score_values IS
-  'One row per value of a temp allocation with a score, or its gradient, for each pair of a query and a key in an attention. A score product has more than one part in its first dimension (that is not 1), each with its own queries and keys; both are at least eight times as long as the width that is multiplied (instruction_costs), and together at most half as large as the product. In the forward pass a softmax reads arrays of its size, and another product that sums their rows. Values have as many elements as one of these products, or a stack of a loop as many in each slice, and dimensions like its. No rows without HLO text, for a kernel that never holds the scores, and where it is not known how often the product is computed. Key: module_id, color, value_id.';
+  'One row per value of a temp allocation with a score, or its gradient, for each pair of a query and a key in an attention. A score product has more than one part in its first dimension (that is not 1), each with its own queries and keys; both are at least eight times as long as the width that is multiplied (instruction_costs), and together at most half as large as the product. In the forward pass a softmax reads arrays of its size (one whose name is that of its last operation only where that is no loop fusion), or the instruction has a result with an element for each row, and another product sums their rows. Values have as many elements as one of these products, or a stack of a loop as many in each slice, and dimensions like its. No rows without HLO text, for a kernel that never holds the scores, and where it is not known how often the product is computed. Key: module_id, color, value_id.';
 COMMENT ON COLUMN advised_score_values.module_id IS 'answered_functions.module_id.';
 COMMENT ON COLUMN advised_score_values.color IS 'allocations.color.';
 COMMENT ON COLUMN advised_score_values.value_id IS 'values.value_id.';

@@ -684,6 +684,8 @@ def attention(
     key="f32[2,16,2]{2,1,0}",
     width=2,
     softmax="jit(step)/jvp()/div",
+    fusion_kind="kCustom",
+    maximum=None,
     summed=16,
     is_backward=False,
     caller="train.py",
@@ -696,8 +698,11 @@ def attention(
     small, pairs = shape(con, "f32[2,16,2]{2,1,0}", count=64), shape(con, scores, count=512)
     module.value(1, 0, 0, 60, (1, 4), "query", small)
     module.value(2, 0, 100, 60, (1, 4), "key", shape(con, key, count=64 if ",16,2" in key else 32))
-    module.value(3, 0, 200, 500, (4, 6), "scores", pairs, **at_line)
-    module.value(4, 0, 700, 500, (5, 7), "weights", pairs, op_name=softmax, source_file=caller)
+    module.value(3, 0, 200, 500, (4, 6), "scores", pairs, logical=2048, **at_line)
+    module.value(4, 0, 700, 500, (5, 7), "weights", pairs, op_name=softmax, source_file=caller,
+                 fusion_kind=fusion_kind)  # fmt: skip
+    if maximum is not None:
+        module.value(7, 0, 1900, 10, (4, 6), "scores", shape(con, *maximum), shape_index="{1}")
     module.value(5, 0, 1200, 60, (7, 9), "sum", small, op_name=named + "dot_general")
     # Logits of 16 tokens, as many.
     module.value(6, 0, 1300, 500, (5, 5), "logits", shape(con, "f32[16,32]{1,0}", count=512))
@@ -735,6 +740,21 @@ def test_scores_of_all_pairs_are_not_held(con):
     assert (row["sureness"], row["page"]) == ("possible", "queries/advice/scores.md")
 
 
+def test_scores_grow_with_the_square_of_a_text(con):
+    """Of the sample dumps: the weights, their gradient and that of the scores, of 4 heads each."""
+    lengths = (512, 2048)
+    ingest_into(con, [ROOT / "data" / "lengths" / f"length_{length}" for length in lengths])
+    found = [row for row in rows(con, "advice", top_functions=4) if row["kind"] == "scores"]
+    text = (ROOT / "data" / "model" / "attention.py").read_text("utf-8").splitlines()
+    # The compiler for CPUs makes the product and the largest of each row in one kernel.
+    of_kernel = 1 + next(at for at, line in enumerate(text) if "softmax(scores)" in line)
+    line = f"/home/user/model/attention.py:{of_kernel}"
+    assert {(row["run_name"], row["name"], row["saving_bytes"]) for row in found} == {
+        (f"length_{length}", line, 3 * 4 * 2 * 4 * length**2) for length in lengths
+    }
+    assert all(2 * row["low_saving_bytes"] <= row["saving_bytes"] for row in found)
+
+
 def test_a_stack_of_scores_is_of_the_scores(con):
     module = attention(con)
     stack = shape(con, "f32[3,2,16,16]{3,2,1,0}", count=3 * 512)
@@ -770,8 +790,12 @@ def test_what_reads_scores_shows_that_they_are(con):
     found = of_attentions(
         con, {}, {"softmax": "jit(step)/jvp(jit(softmax))/sub"}, {"summed": 8},
         {"softmax": "jit(step)/jvp()/tanh"}, {"softmax": None}, {"is_backward": True},
+        {"softmax": "jit(step)/jvp()/reduce_max", "fusion_kind": "kLoop"},
+        {"fusion_kind": "kLoop"},  # of a product with experts, an activation
+        {"softmax": None, "maximum": ("f32[2,16]{1,0}", None, 32)},
+        {"softmax": None, "maximum": ("f32[2,2]{1,0}", None, 4)},
     )  # fmt: skip
-    assert [len(names) for names in found] == [1, 1, 0, 0, 0, 0]
+    assert [len(names) for names in found] == [1, 1, 0, 0, 0, 0, 1, 0, 1, 0]
 
 
 def test_what_is_no_product_of_all_pairs(con):

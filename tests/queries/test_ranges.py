@@ -20,7 +20,7 @@ OF_VALUES = {
     "gather": ("gathers-live", lambda _: True),
 }
 """Kinds whose advice row covers the values of a line, and the query with a row for each value."""
-OF_GROUPS = {"batch", "block", "carry", "chunk", "early", "shard"}
+OF_GROUPS = {"batch", "block", "carry", "chunk", "early", "scores", "shard"}
 """Kinds whose saving only advice shows; f32 (a whole program) is another."""
 
 

@@ -21,6 +21,7 @@ QUERIES = {query.name: query for query in CATALOGUE.load_all()}
 ALIASES = {name: CATALOGUE.find(name) for name in CATALOGUE.aliases}
 SIDES = {"base": "cpu_b8", "new": "cpu_b16"}
 CASES = {
+    "advice": [{"run": "length_2048"}],
     "at-offset": [{"offset": 4096}],
     "at-step": [{"step": 10}, {"instruction": "maximum_bitcast_fusoin"}],
     "scaling": [
