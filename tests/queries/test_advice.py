@@ -690,7 +690,7 @@ def attention(
     is_backward=False,
     caller="train.py",
 ):
-    """Scores of 512 pairs, 500 bytes, and as many weights, of which rows are summed at 6."""
+    """Scores of 512 pairs, 500 bytes, and as many weights, whose rows are summed at 7."""
     named = "jit(step)/transpose(jvp())/" if is_backward else "jit(step)/jvp()/"
     at_line = {"source_file": caller, "source_line": 5, "op_name": named + "dot_general"}
     module = Module(con, number, f"r{number}", function_name="step", platform=platform)
@@ -744,15 +744,15 @@ def test_scores_grow_with_the_square_of_a_text(con):
     """Of the sample dumps: the weights, their gradient and that of the scores, of 4 heads each."""
     lengths = (512, 2048)
     ingest_into(con, [ROOT / "data" / "lengths" / f"length_{length}" for length in lengths])
-    found = [row for row in rows(con, "advice", top_functions=4) if row["kind"] == "scores"]
+    advice = [row for row in rows(con, "advice", top_functions=4) if row["kind"] == "scores"]
     text = (ROOT / "data" / "model" / "attention.py").read_text("utf-8").splitlines()
     # The compiler for CPUs makes the product and the largest of each row in one kernel.
     of_kernel = 1 + next(at for at, line in enumerate(text) if "softmax(scores)" in line)
     line = f"/home/user/model/attention.py:{of_kernel}"
-    assert {(row["run_name"], row["name"], row["saving_bytes"]) for row in found} == {
+    assert {(row["run_name"], row["name"], row["saving_bytes"]) for row in advice} == {
         (f"length_{length}", line, 3 * 4 * 2 * 4 * length**2) for length in lengths
     }
-    assert all(2 * row["low_saving_bytes"] <= row["saving_bytes"] for row in found)
+    assert all(2 * row["low_saving_bytes"] <= row["saving_bytes"] for row in advice)
 
 
 def test_a_stack_of_scores_is_of_the_scores(con):
@@ -787,7 +787,7 @@ def test_what_never_holds_scores_is_in_words(con, platform, caller, words):
 
 
 def test_what_reads_scores_shows_that_they_are(con):
-    found = of_attentions(
+    names_of_each = of_attentions(
         con, {}, {"softmax": "jit(step)/jvp(jit(softmax))/sub"}, {"summed": 8},
         {"softmax": "jit(step)/jvp()/tanh"}, {"softmax": None}, {"is_backward": True},
         {"softmax": "jit(step)/jvp()/reduce_max", "fusion_kind": "kLoop"},
@@ -795,16 +795,16 @@ def test_what_reads_scores_shows_that_they_are(con):
         {"softmax": None, "maximum": ("f32[2,16]{1,0}", None, 32)},
         {"softmax": None, "maximum": ("f32[2,2]{1,0}", None, 4)},
     )  # fmt: skip
-    assert [len(names) for names in found] == [1, 1, 0, 0, 0, 0, 1, 0, 1, 0]
+    assert [len(names) for names in names_of_each] == [1, 1, 0, 0, 0, 0, 1, 0, 1, 0]
 
 
 def test_what_is_no_product_of_all_pairs(con):
     """One query, as in decoding; weights for all parts; a width as large as of experts; logits."""
-    found = of_attentions(
+    names_of_each = of_attentions(
         con, {"scores": "f32[32,1,16]{2,1,0}"}, {"key": "f32[16,2]{1,0}"}, {"width": 4},
         {"scores": "f32[16,32]{1,0}"}, {"scores": "s32[2,16,16]{2,1,0}"},
     )  # fmt: skip
-    assert found == [[]] * 5
+    assert names_of_each == [[]] * 5
 
 
 def test_an_unknown_product_is_no_score(con):
