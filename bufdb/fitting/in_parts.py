@@ -100,7 +100,7 @@ def passage(source: Source, first: Site, last: Site) -> Passage:
     owner, loops = block[end], [one for one in above[1] if isinstance(one, ast.For | ast.While)]
     while _reads(owner, bound, {*ast.walk(result)}):  # such as a division by the sum of a row
         parent = source.parents[result]
-        if not isinstance(parent, ast.expr):
+        if not isinstance(parent, ast.BinOp | ast.UnaryOp | ast.Call | ast.Attribute):
             break
         result = parent
     if any(isinstance(one, ast.NamedExpr | ast.Await | ast.Yield) for one in ast.walk(result)):
@@ -119,7 +119,7 @@ def passage(source: Source, first: Site, last: Site) -> Passage:
 
 
 def _require_no_arrays(source: Source, nodes: Sequence[ast.AST]) -> None:
-    """Refuse lines in which NumPy makes an array, as no equation shows of which size.
+    """Refuse lines in which NumPy makes an array, as no equation shows its size.
 
     Raises:
         Refused: it does.
