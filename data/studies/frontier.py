@@ -443,7 +443,8 @@ so nothing is tuned on one). Needs are those of compilations, in MiB. Products a
 the program as written, by traces; bytes are what the compiled program reads and writes in device
 memory, beyond as written. The best by hand is the plan of fewest products within the limit, of
 those of `programs/by_hand.py` that apply: a checkpoint of each block or of every second one,
-`dots_saveable`, inputs of layers in host memory, the loss in 8 chunks, 4 microbatches. Limits are
+`dots_saveable`, inputs of layers in host memory, the loss in 8 chunks, 4 microbatches, scores of
+attention for an eighth of the queries, and the same with each block a checkpoint. Limits are
 needs of these plans, or figures that others published. Above the bound is the cost beyond that of
 any mixture of the same values and layers at the same size of residuals, by traces; where unlike
 layers are called in a row, or functions within them are checkpoints too, no trace has it.
@@ -465,7 +466,8 @@ estimates know how far the traces of each function are off; U-Net and ResNet-50 
 MobileNet-V2 down to 60 % have checkpoints in each other, and lines that take an item of a list;
 those of GPT-2 at 25 %, ViT, VGG-16, the U-Net of flax.nnx and GoogleNet from 60 % down know
 statements that are written out; the others are older. In programs with scans alone nothing has
-changed since.
+changed since, but that two compilations are kept for large scores of attention, as those of the
+long context are.
 
 {total}
 

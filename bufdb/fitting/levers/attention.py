@@ -22,6 +22,7 @@ import numpy as np
 
 from bufdb.fitting.axes import CUSTOM, Inlined, Step, Value, parallel
 from bufdb.fitting.counting import (
+    NAMES,
     REMATS,
     aval_bytes,
     equation_work,
@@ -46,8 +47,8 @@ WIDER = 2
 """How many times as large as what it is a product of a value must be."""
 MOST = 8, 64
 """Into how many parts an axis is divided: as many or the next below, then up to the other."""
-_MOVES = ("reshape", "squeeze", "transpose", "broadcast_in_dim", "expand_dims", *REMATS)
-"""Primitives that move values, or run what is compared."""
+_MOVES = ("reshape", "squeeze", "transpose", "broadcast_in_dim", *NAMES, *REMATS)
+"""Primitives that move values, name them for a policy, or run what is compared."""
 _OF_AXES = ("axis", "dimension", "inline", "name")
 """Parameters that name an axis, or a function."""
 NEAR = 0.5
