@@ -13,7 +13,7 @@ from typing import Any
 
 import second_savings
 from hypothesis import strategies as st
-from second_reader import value_users, with_tree_ordinals
+from second_reader import entry_hash, value_users, with_tree_ordinals
 
 Row = dict[str, Any]
 Place = tuple[str, str | None]  # instruction, braced index or None where none is printed
@@ -925,6 +925,10 @@ def rows(module: Module, dialect: Dialect) -> dict[str, list[Row]]:
     tree_total = nodes[0]["total_bytes"] if nodes else 0
     has_hlo = dialect.hlo != "absent"
     has_first_line = has_hlo or module.received is not None
+    allocations = [
+        allocation_row(place, allocation, dialect)
+        for place, allocation in enumerate(module.allocations)
+    ]
     module_row = {
         "reported_total_bytes": (
             wrapped_total(module) if dialect.has_list and dialect.total != "absent" else None
@@ -940,15 +944,13 @@ def rows(module: Module, dialect: Dialect) -> dict[str, list[Row]]:
         "has_used_values": dialect.has_list or (has_lists and bool(module.values)),
         "has_live_ranges": dialect.has_live,
         "has_hlo_text": has_hlo,
+        "entry_hash": entry_hash(allocations),
         "format_era": dialect.era if dialect.era in "ABC" else "A",
     }
     used = module.values if has_lists else []
     tables = {
         "modules": [module_row],
-        "allocations": [
-            allocation_row(place, allocation, dialect)
-            for place, allocation in enumerate(module.allocations)
-        ],
+        "allocations": allocations,
         "values": [value_row(value, dialect) for value in module.values],
         "shapes": list({value.shape.text: value.shape.row for value in module.values}.values()),
         "positions": [
