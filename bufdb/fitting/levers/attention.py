@@ -150,6 +150,7 @@ def _of(jaxpr: Any, reader: Reader) -> list[Piece]:
     groups: dict[_Lines, list[Value]] = {}
     for at, one in enumerate(inlined.steps):
         if _is_wide(one.eqn):
+            # What nothing reads, or no product or several sum, are no scores of an attention.
             with suppress(Refused):
                 last = _last(inlined.steps, at)
                 lines = _lines(one, inlined.steps[last], reader.files)
