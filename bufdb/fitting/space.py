@@ -174,15 +174,39 @@ class Space:
         """Return what the trace of a traced plan of calls is smaller by, in all and by region.
 
         Of a region that is next to the rest of the plan, so that what another one saves, too, is
-        not counted again.
+        not counted again. Of a part of a region it is the share of what its calls compute: the
+        trace of a part says less, as its peak may be in what XLA never holds.
         """
         if plan not in self._parts:
-            self._parts[plan] = self._parts_of(plan)
+            between = (self._parts_between(plan, depth) for depth in plan.depths)
+            parts = next((one for one in between if one is not None), None)
+            self._parts[plan] = self._parts_of(plan) if parts is None else parts
         return self._parts[plan]
 
+    def _parts_between(self, plan: Plan, depth: Depth) -> Parts | None:
+        """Return the parts of a plan, by those with none and with all of a region, if traced."""
+        whole = replace(plan, depths=tuple(one for one in plan.depths if one != depth))
+        rest = without(plan, depth.region)
+        if depth.with_dots:
+            rest = replace(whole, with_dots=tuple(sorted({*whole.with_dots, depth.region})))
+        few, many = (self.same.get(one) for one in (rest, whole))
+        if few not in self.traced or many not in self.traced:
+            return None
+        share = _share(self.program.regions[depth.region], depth)
+        low, high = self.parts(few), self.parts(many)
+        parts = {
+            part: (1 - share) * low.get(part, 0.0) + share * high.get(part, 0.0)
+            for part in {**low, **high}
+            if part != (depth.region, LAST_CALL)
+        }
+        return parts | {ALL: self._saved(plan)}
+
+    def _saved(self, plan: Plan) -> float:
+        """Return by how much the trace of a plan is smaller than that as written."""
+        return float(self.figure(self.program.as_written) - self.figure(self.traced[plan]))
+
     def _parts_of(self, plan: Plan) -> Parts:
-        figure = self.figure(self.traced[plan])
-        parts = {ALL: float(self.figure(self.program.as_written) - figure)}
+        parts = {ALL: self._saved(plan)}
         for at in plan.calls:
             parts[at, "products" if at in plan.with_dots else ""] = self._saved_by(plan, at)
             if plan.depth(at) is None:
@@ -205,4 +229,4 @@ class Space:
         alone = self.same.get(replace(self.base, calls=(at,), with_dots=dots))
         if alone is None or alone not in self.traced:
             return 0.0
-        return (self.figure(self.program.as_written) - self.figure(self.traced[alone])) / 2
+        return self._saved(alone) / 2

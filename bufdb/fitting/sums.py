@@ -30,8 +30,10 @@ SLOPE = 0.3
 """Deviation of the weight of all bytes, as a share of it."""
 WEIGHT = 0.8
 """Deviation of the weight of a region, as a share of that of all bytes."""
+LAST_ADDS = 0.01
+"""What a last call is expected to add, as a share of the need as written: it saves nothing."""
 LAST = 0.04
-"""Deviation of what a last call adds, as a share of the need as written."""
+"""Deviation of that, as the same share."""
 OTHER = 0.02
 """Deviation of what no sum has, as where the peak moves, as the same share."""
 NEAR = 0.1
@@ -85,7 +87,9 @@ class Sums:
         return min(max(slope, LOW), HIGH) if slope > 0 else USUAL
 
     def _expected(self, parts: Parts) -> float:
-        return self.written - self._slope * parts.get(ALL, 0.0)
+        last_calls = sum(share for part, share in parts.items() if part[1] == LAST_CALL)
+        saved = self._slope * parts.get(ALL, 0.0)
+        return self.written - saved + last_calls * LAST_ADDS * self.written
 
     def _error(self, part: Part) -> float:
         """Return the deviation of the weight of a part."""

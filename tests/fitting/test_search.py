@@ -753,6 +753,55 @@ def test_what_traces_overrate_hides_no_cheap_plan(limit, work):
     assert 0 not in best.plan.calls
 
 
+RESNET_SIZES = (
+    8452, 5635, 5635, 5494, 2817, 2817, 2817, 2747, 1408, 1408, 1408, 1408, 1408, 1373, 704, 704
+)  # fmt: skip
+RESNET_WORK = (0, 16, 32, 48, 74, 90, 105, 120, 147, 162, 177, 193, 208, 224, 250, 266, 281)
+"""Thousandths of all products by how many blocks of a ResNet-50 compute again."""
+
+
+@pytest.mark.parametrize("limit", [5900, 6170, 6320, 7324, 9441])
+def test_a_trace_at_its_floor_hides_no_part_of_a_region(limit):
+    """From 12 of 16 blocks on the trace is as large, since its peak is elsewhere; needs fall."""
+
+    def count(plan):
+        depth = plan.depth(2)
+        return 0 if 2 not in plan.calls else 16 if depth is None else depth.count
+
+    def trace(plan):
+        is_normed, stem, blocks = 0 in plan.calls, 1 in plan.calls, count(plan)
+        start, slope, floor, saved = (
+            (16715, 0.238, 7774, 1268) if is_normed else (32123, 0.553, 9465, 2395)
+        )
+        live = max(start - round(slope * sum(RESNET_SIZES[:blocks])), floor) - saved * stem
+        return Traced(0, live, work(stem, blocks), 1)
+
+    def work(stem, blocks):
+        return 1000 + 8 * stem + RESNET_WORK[blocks]
+
+    def need(stem, blocks):  # of the normalizations alone the compiler holds nothing
+        return 15692 - 670 * stem - round(9310 / 45531 * sum(RESNET_SIZES[: min(blocks, 15)]))
+
+    compiled = []
+
+    def compile_plan(plan, is_full):
+        compiled.append(plan)
+        one = need(1 in plan.calls, count(plan))
+        return Compiled(one, one, is_full, 1)
+
+    regions = (
+        Region("call", (HERE,), "normed", HERE, 53),
+        Region("call", (HERE,), "stem", HERE, 1, order=(HERE,)),
+        Region("call", (HERE,), "block", HERE, 16, order=(HERE,) * 16, sizes=RESNET_SIZES),
+    )
+    program = Program("f", None, "gpu", regions, (), (), ("a",), False, False, trace(Plan()))
+    request = SearchRequest(limit, compile_plan(Plan(), True), trace, compile_plan)
+    best = answer(search.search(program, request), limit)
+    every = [(stem, blocks) for stem in (0, 1) for blocks in range(17)]
+    assert best.traced.work == min(work(*one) for one in every if need(*one) <= limit)
+    assert len(compiled) <= 10
+
+
 def test_of_equal_products_what_computes_less_again_is_tried():
     """Of attention alone, or of whole blocks, no product is computed again."""
     needs = {
