@@ -362,7 +362,7 @@ class Bench:
             "steps": best.steps,
             "plan": [*best.recomputed_lines[:2], *best.depths, *best.changes, *best.options],
         }
-        row["promise"] = self.promise(db, answer, best)
+        row |= self.promise(db, answer, best)
         return row | self.difference(answer, best, folder)
 
     def promise(self, db, answer, best):
@@ -371,10 +371,15 @@ class Bench:
         rows = [row for row in verified.data if row["what"] == "need"]
         promised = [row for row in rows if row["low_saving_bytes"] is not None]
         if not promised:
-            return "nothing promised"
-        kept = all(row["is_in_range"] for row in promised)
-        more = all(row["got_bytes"] >= row["low_saving_bytes"] for row in promised)
-        return "yes" if kept else "more" if more else "less"
+            return {"promise": "nothing promised"}
+        if all(row["is_in_range"] for row in promised):
+            return {"promise": "yes"}
+        if all(row["got_bytes"] >= row["low_saving_bytes"] for row in promised):
+            return {"promise": "more"}
+        missing = sum(row["low_saving_bytes"] - row["got_bytes"] for row in promised)
+        held = [row for row in verified.data if row["what"] == "instead"]
+        instead = {Path(row["name"]).name: row["new_bytes"] for row in held}
+        return {"promise": "less", "missing": missing, "instead": instead}
 
     def difference(self, answer, best, folder):
         """Largest difference of a result on the CPU, as a share of the largest of its kind."""
@@ -570,6 +575,12 @@ def reasons(bench, limit):
         yield f"{where}with {also}; without it nothing fits, and {size(row['without'])} are least."
     if row.get("steps"):
         yield where + "by hand: " + "; ".join(row["steps"])
+    if row.get("instead"):
+        yield (
+            f"{where}the need fell by {size(row['missing'])} MiB less than promised for what is gone, "
+            f"since the plan holds {size(sum(row['instead'].values()))} instead, which no promise "
+            f"knows ({', '.join(row['instead'])})."
+        )
     if row.get("unrun"):
         yield where + "not run: " + row["unrun"]
     if (row.get("difference") or 0.0) > UNEQUAL and "rounding" in row:
