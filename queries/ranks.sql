@@ -164,7 +164,7 @@ named AS (
     processes.pool_bytes, processes.block_bytes
   FROM processes
 ),
--- Compilations, and processes: those have a folder, these a path.
+-- Compilations, and processes: those have a folder and a function, these a path.
 seats AS MATERIALIZED (
   SELECT
     programs.run_name, programs.folder, CAST(NULL AS VARCHAR) AS path,
@@ -191,7 +191,7 @@ seats AS MATERIALIZED (
         THEN regexp_replace(named.process_name, '[.](prof|log|out|err)$', '')
       ELSE named.process_name
     END AS process_name,
-    NULL AS function_name, NULL AS platform, NULL AS compilation_place, NULL AS color,
+    '' AS function_name, NULL AS platform, 0 AS compilation_place, NULL AS color,
     NULL AS entry_hash, NULL AS peak_bytes, NULL AS need_bytes, NULL AS peak_unknown_reason,
     named.last_seconds,
     named.program_bytes, named.alive_bytes, named.most_alive_bytes, named.grown_bytes,
@@ -254,7 +254,7 @@ sizes AS (
   GROUP BY ranks.job_name, ranks.other_labels
 ),
 -- What is compared, by number, so that what follows has neither names nor labels in each row.
-kinds AS (
+kinds AS MATERIALIZED (
   SELECT
     row_number() OVER (
       ORDER BY
@@ -314,9 +314,9 @@ figures AS (
     ON kinds.job_name = members.job_name
     AND kinds.other_labels = members.other_labels
     AND kinds.is_compiled = members.is_compiled
-    AND kinds.function_name IS NOT DISTINCT FROM members.function_name
+    AND kinds.function_name = members.function_name
     AND kinds.platform IS NOT DISTINCT FROM members.platform
-    AND kinds.compilation_place IS NOT DISTINCT FROM members.compilation_place
+    AND kinds.compilation_place = members.compilation_place
     AND kinds.color IS NOT DISTINCT FROM members.color
   JOIN names ON names.is_compiled = members.is_compiled
 ),
@@ -456,7 +456,9 @@ shown AS (
     AND (shown_values.class < 2 OR figures.rank = shown_values.first_rank)
 )
 SELECT
-  names.figure, kinds.function_name, kinds.platform, kinds.compilation_place, kinds.color,
+  names.figure,
+  CASE WHEN kinds.is_compiled = 1 THEN kinds.function_name END AS function_name, kinds.platform,
+  nullif(kinds.compilation_place, 0) AS compilation_place, kinds.color,
   nullif(kinds.job_name, '') AS run_name,
   kinds.other_labels, groups.rank_count,
   sizes.job_rank_count - groups.rank_count AS missing_count,
@@ -505,7 +507,7 @@ ORDER BY
   CASE WHEN groups.unknown_count = 0 THEN groups.max_bytes - groups.min_bytes END
     DESC NULLS FIRST,
   CASE WHEN groups.unknown_count = 0 THEN groups.max_bytes END DESC NULLS LAST,
-  names.figure_place, kinds.function_name NULLS LAST, kinds.platform NULLS LAST,
+  names.figure_place, kinds.function_name, kinds.platform NULLS LAST,
   kinds.color NULLS LAST, kinds.job_name, kinds.other_labels,
-  kinds.compilation_place NULLS LAST, shown.odd_place
+  kinds.compilation_place, shown.odd_place
 LIMIT (SELECT top_n FROM params);
