@@ -371,8 +371,8 @@ def ratios(figures: dict[str, Any], scanned: Iterable[str]) -> dict[str, float]:
     made = {}
     for scan in scanned:
         made[f"answer_{scan}_ratio"] = round(answer / figures[f"{scan}_s"], 2)
-        asked = figures[f"{scan}_open_s"] + figures[f"{scan}_s"]
-        made[f"answer_asked_{scan}_ratio"] = round(answer / asked, 2)
+        with_opening = figures[f"{scan}_open_s"] + figures[f"{scan}_s"]
+        made[f"answer_asked_{scan}_ratio"] = round(answer / with_opening, 2)
     return made
 
 
