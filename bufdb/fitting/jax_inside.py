@@ -707,8 +707,9 @@ def _is_array(jax: Any, leaf: Any) -> bool:
 # -- What JAX has, tried ---------------------------------------------------------------------------
 
 
+@cache
 def probe() -> None:
-    """Try all of this module on a small program.
+    """Try all of this module on a small program, once in a process.
 
     Raises:
         BufdbError: this JAX, or this Python, lacks one of them; the message says which.

@@ -1,8 +1,10 @@
 """Attention in parts: which lines, along which axis, and what the patched lines compute."""
 
+import functools
 import json
 import textwrap
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -127,8 +129,14 @@ def program(tmp_path, text, args=""):
     path = tmp_path / "model.py"
     path.write_text(HEAD + textwrap.dedent(text))
     space = namespace(path.read_text(), path)
-    values = eval(args or "params(), tokens()", space)
+    values = drawn(args or "params(), tokens()")
     return path, Function(space["step"], values, {}, "step"), values
+
+
+@functools.cache
+def drawn(args):
+    """Return random arguments; JAX forgets at each trace how it draws them, and compiles it again."""
+    return eval(args, namespace(HEAD, Path("head.py")))
 
 
 def namespace(text, path):

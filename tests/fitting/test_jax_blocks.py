@@ -83,24 +83,27 @@ OTHER = [
 ]
 
 
+@pytest.fixture(scope="module")
+def drawn():
+    """Random arguments; JAX forgets at each trace how it draws them, and compiles it again."""
+    keys = jax.random.split(jax.random.key(0), 4)
+    own = [{"w": jax.random.normal(key, (4, 4))} for key in keys[:3]]
+    return own, jax.random.normal(keys[3], (2, 4))
+
+
 @pytest.fixture
-def compared(tmp_path):
+def compared(tmp_path, drawn):
     """Whether a loop and the scan in its place compute the same: by digests, and by numbers."""
     from bufdb.fitting.function import Function
     from bufdb.fitting.patch import patch
     from bufdb.fitting.plans import Plan
     from bufdb.fitting.rewrites import jit_for_check
 
-    draw = jax.random.split(jax.random.key(0), 4)
-    args = (
-        [{"w": jax.random.normal(key, (4, 4))} for key in draw[:3]],
-        jax.random.normal(draw[3], (2, 4)),
-    )
 
     def compare(loop):
         text = f"{HEAD}{loop}    return (x ** 2).sum()\n"
         written = loaded(text, tmp_path)
-        function = Function(jax.grad(written.loss), args, {}, "loss")
+        function = Function(jax.grad(written.loss), drawn, {}, "loss")
         (change,) = function.changes(("blocks",)).tried
         made = patch(
             SimpleNamespace(changes_of=lambda plan: [change], regions=(), switches=()),
@@ -108,9 +111,9 @@ def compared(tmp_path):
         )  # fmt: skip
         assert made.steps == ()
         other = loaded(made.texts[written.__file__], tmp_path)
-        is_same = function.digests() == Function(jax.grad(other.loss), args, {}, "x").digests()
+        is_same = function.digests() == Function(jax.grad(other.loss), drawn, {}, "x").digests()
         both = (jit_for_check(jax.grad(one.loss)) for one in (written, other))
-        grads = [jax.tree.leaves(grad(*args)) for grad in both]
+        grads = [jax.tree.leaves(grad(*drawn)) for grad in both]
         return is_same, all(
             jax.numpy.allclose(*pair, 1e-4, 1e-4) for pair in zip(*grads, strict=True)
         )
