@@ -46,6 +46,9 @@ _NOT_SLOW = "not slow and not by_hand"
 _ALONE = ("slow", "by_hand")
 """Marks that few tests have: with one as the expression most files have none."""
 
+_NEW_OBJECTS = 50_000
+"""Objects that tests make before the collector looks at them; Python has 700 [count]."""
+
 # How long an example takes says more of the machine than of bufdb.
 hypothesis.settings.register_profile("bufdb", deadline=None)
 hypothesis.settings.load_profile("bufdb")
@@ -203,8 +206,12 @@ class _Backwards:
 
 
 def pytest_collection_finish() -> None:
-    """Freeze collected tests, which live to the end: the collector can skip them."""
+    """Freeze collected tests, which live to the end: the collector can skip them.
+
+    What a test makes is seldom in a cycle, and much of it: JAX's traces are a million objects.
+    """
     gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS, 10, 10)
 
 
 @pytest.fixture(scope="session", autouse=True)
