@@ -41,13 +41,14 @@ class Files:
     """Which files are the user's."""
 
     own: Own = NOTHING_MORE
-    _known: dict[str, bool] = field(default_factory=dict, compare=False)
+    known: dict[str, bool] = field(default_factory=dict, compare=False)
+    """Answers of `has` so far, by the name of the file."""
 
     def has(self, name: str) -> bool:
         """Return whether a file is the user's, so that it can be changed."""
-        is_own = self._known.get(name)
+        is_own = self.known.get(name)
         if is_own is None:
-            is_own = self._known[name] = not self.own.is_library(name)
+            is_own = self.known[name] = not self.own.is_library(name)
         return is_own
 
 
@@ -446,7 +447,11 @@ class Calls:
             if call.stretch is not None:
                 self._read_results(frame, call)
 
+        known = self._files.known
+
         def observe(frame: FrameType, event: str, _argument: Any) -> Any:
+            if known.get(frame.f_code.co_filename) is False:  # of most calls, which are JAX's
+                return None
             call = self._call(frame) if event == "call" else None
             if call is None:
                 return None
