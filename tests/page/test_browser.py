@@ -640,8 +640,11 @@ def test_damaged_data_of_one_module_is_reported(page, report, demo_db, tmp_path)
 
 
 def test_a_residual_has_its_line_in_the_layer(page, report, call, tmp_path):
-    db = tmp_path / "loops.duckdb"
-    code, _, err = call("ingest", ROOT / "data" / "loops" / "cpu", "--db", db, "--run", "loops")
+    db, dumps = tmp_path / "loops.duckdb", tmp_path / "dumps"
+    dumps.mkdir()
+    for path in (ROOT / "data" / "loops" / "cpu").glob("*.jit_layers_named.*"):
+        shutil.copy(path, dumps)
+    code, _, err = call("ingest", dumps, "--db", db, "--run", "loops")
     assert code == 0, err
     page.open(report(db, "--function", "layers_named"))
     lines = [row[6] for row in page.rows("#instant")]
