@@ -577,9 +577,9 @@ def reasons(bench, limit):
         yield where + "by hand: " + "; ".join(row["steps"])
     if row.get("instead"):
         yield (
-            f"{where}the need fell by {size(row['missing'])} MiB less than promised for what is gone, "
-            f"since the plan holds {size(sum(row['instead'].values()))} instead, which no promise "
-            f"knows ({', '.join(row['instead'])})."
+            f"{where}the need fell by {size(row['missing'])} MiB less than promised for what is "
+            f"gone, since the plan holds {size(sum(row['instead'].values()))} instead, which no "
+            f"promise knows ({', '.join(row['instead'])})."
         )
     if row.get("unrun"):
         yield where + "not run: " + row["unrun"]

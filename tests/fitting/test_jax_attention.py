@@ -135,7 +135,7 @@ def program(tmp_path, text, args=""):
 
 @functools.cache
 def drawn(args):
-    """Return random arguments; JAX forgets at each trace how it draws them, and compiles it again."""
+    """Return random arguments; JAX forgets with each trace how it draws, and compiles it again."""
     return eval(args, namespace(HEAD, Path("head.py")))
 
 
