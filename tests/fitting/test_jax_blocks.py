@@ -99,7 +99,6 @@ def compared(tmp_path, drawn):
     from bufdb.fitting.plans import Plan
     from bufdb.fitting.rewrites import jit_for_check
 
-
     def compare(loop):
         text = f"{HEAD}{loop}    return (x ** 2).sum()\n"
         written = loaded(text, tmp_path)
