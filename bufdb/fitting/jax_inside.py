@@ -484,15 +484,7 @@ class Calls:
                 at_return(frame, event, None)
             return observe_return
 
-        def run(*args: Any, **kwargs: Any) -> Any:
-            before = sys.gettrace()
-            sys.settrace(_both(before, observe))
-            try:
-                return function(*args, **kwargs)
-            finally:
-                sys.settrace(before)
-
-        return run
+        return _observed(function, observe)
 
     def _numbered_stretches(self, call: Call) -> Sequence[Stretch]:
         """Return the stretches of a function whose runs in a call of it are numbered."""
@@ -606,6 +598,20 @@ class Calls:
                 number = int(name.removeprefix(_CALL))
                 calls.append((number, self._known[number]))
         return calls
+
+
+def _observed(function: Callable[..., Any], observe: Any) -> Callable[..., Any]:
+    """Return a function in which `observe` is a trace function, next to that of a debugger."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        before = sys.gettrace()
+        sys.settrace(_both(before, observe))
+        try:
+            return function(*args, **kwargs)
+        finally:
+            sys.settrace(before)
+
+    return run
 
 
 def _both(first: Any, second: Any) -> Any:

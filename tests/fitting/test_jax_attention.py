@@ -135,7 +135,7 @@ def program(tmp_path, text, args=""):
 
 @functools.cache
 def drawn(args):
-    """Return random arguments; JAX forgets with each trace how it draws, and compiles it again."""
+    """Return random arguments: after each trace JAX would compile again how it draws them."""
     return eval(args, namespace(HEAD, Path("head.py")))
 
 

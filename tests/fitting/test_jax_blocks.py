@@ -85,7 +85,7 @@ OTHER = [
 
 @pytest.fixture(scope="module")
 def drawn():
-    """Random arguments; JAX forgets at each trace how it draws them, and compiles it again."""
+    """Random arguments: after each trace JAX would compile again how it draws them."""
     keys = jax.random.split(jax.random.key(0), 4)
     own = [{"w": jax.random.normal(key, (4, 4))} for key in keys[:3]]
     return own, jax.random.normal(keys[3], (2, 4))
