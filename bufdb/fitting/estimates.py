@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from bufdb.fitting.plans import Candidate, Compiled, Learned, Plan
+from bufdb.fitting.plans import Candidate, Compiled, Learned, Plan, is_met
 from bufdb.fitting.space import NONE, Space
 from bufdb.fitting.sums import Guess, Sums
 
@@ -56,9 +56,19 @@ class Estimates:
         self.space.of_plan.setdefault(Plan(), NONE)
 
     @property
+    def left(self) -> int:
+        """Return how many compilations are left; some are none of the search's while none fits."""
+        request = self.space.request
+        fits = any(is_met(one, request.limit_bytes) for one in self.full.values())
+        budget = request.compile_budget
+        return (
+            budget if fits else max(budget - request.resort_budget, min(budget, 1))
+        ) - self.count
+
+    @property
     def is_over(self) -> bool:
         """Return whether no compilation, or no time, is left."""
-        return self.count >= self.space.request.compile_budget or self.space.request.is_over()
+        return self.left <= 0 or self.space.request.is_over()
 
     def remember(self) -> None:
         """Take what earlier questions compiled as known; the plans are traced for that."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from bufdb.fitting.levers import OF_TEXT
-from bufdb.fitting.plans import Candidate, Compiled, Plan, Program, SearchRequest, Traced
+from bufdb.fitting.plans import Candidate, Compiled, Plan, Program, SearchRequest, Traced, is_met
 from bufdb.fitting.search import search
 from bufdb.fitting.space import Space, free
 from bufdb.render.text import human_apart
@@ -173,7 +173,7 @@ class Extra:
         budget = self.left()
         request = replace(
             self.request, as_written=base.compiled, trace=trace, compile=compiled,
-            compile_budget=budget, known=(), before=(),
+            compile_budget=budget, resort_budget=0, known=(), before=(),
             learn=lambda one: None,
         )  # fmt: skip
         space = Space(program, request)
@@ -186,10 +186,3 @@ class Extra:
             one = Candidate(whole(least), space.traced[least], need, compiled(least, True))
             return [one]
         return [replace(one, plan=whole(one.plan)) for one in search(program, request)]
-
-
-def is_met(compiled: Compiled | None, limit: int | None) -> bool:
-    """Return whether a compiled plan fits a limit that there is."""
-    if limit is None or compiled is None or compiled.refusal is not None:
-        return False
-    return compiled.need_bytes is not None and compiled.need_bytes <= limit

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from bufdb.database.faults import is_interrupt
 from bufdb.errors import BufdbError, TooSlowError, UsageError
-from bufdb.fitting.extra import Extra, is_met
+from bufdb.fitting.extra import Extra
 from bufdb.fitting.figures import Scratch
-from bufdb.fitting.last_resort import FLAGS, LastResort
+from bufdb.fitting.last_resort import FLAGS, SHARES, LastResort
 from bufdb.fitting.levers import OF_TEXT
 from bufdb.fitting.needs import Needs
 from bufdb.fitting.patch import of_files, texts_of
@@ -25,9 +25,19 @@ from bufdb.fitting.plans import (
     SearchRequest,
     Site,
     Traced,
+    is_met,
 )
 from bufdb.fitting.proof import Proof, alone, outside_of_text
-from bufdb.fitting.question import ATTENTION, BLOCKS, LARGE, ROLLED, VERIFIED, WHOLE, Question
+from bufdb.fitting.question import (
+    ATTENTION,
+    BLOCKS,
+    LARGE,
+    RESORT,
+    ROLLED,
+    VERIFIED,
+    WHOLE,
+    Question,
+)
 from bufdb.fitting.ranking import (
     PRODUCTS,
     cheaper_by_hand,
@@ -96,12 +106,14 @@ class Fitting:
                 program = self._program = replace(program, changes=changes.tried)
                 self._notes += changes.notes
                 kinds = {change.key.partition("=")[0] for change in changes.tried}
+                kinds |= {FLAGS} & {*self.question.also}
                 budget = self.question.search_budget(len(kinds), self._kept(program))
                 if budget > request.compile_budget:  # what was kept for the other kinds is free
                     kept = self.question.compile_budget - budget
                     again = replace(request, is_over=lambda: not self._is_left(kept))
                     candidates = search(program, replace(again, compile_budget=budget))
-                more = Extra(program, request, lambda: self._left(VERIFIED), self._notes)
+                apart = VERIFIED + self._resort(request, candidates)
+                more = Extra(program, request, lambda: self._left(apart), self._notes)
                 kinds_of_parts = [kind for kind in self.question.also if kind != VMEM]
                 candidates = more.with_found(kinds_of_parts, candidates)
                 candidates = self._with_limits(program, request, candidates)
@@ -112,7 +124,7 @@ class Fitting:
             for kind in (ATTENTION, BLOCKS):
                 candidates = self._with_lines(kind, program, request, candidates)
                 program = self._program
-            resort = LastResort(program, request, lambda: self._is_left(VERIFIED), self._notes)
+            resort = LastResort(program, request, lambda: self._left(VERIFIED), self._notes)
             is_wanted = FLAGS in self.question.also
             candidates = resort.with_found(candidates, is_wanted=is_wanted)
             candidates = self._with_costs(candidates)
@@ -190,6 +202,7 @@ class Fitting:
             compile_budget=self.question.search_budget(
                 len(self.question.also), self._kept(program)
             ),
+            resort_budget=RESORT if program.platform in SHARES else 0,
             is_by_hand=is_by_hand,
             known=needs.known(),
             before=needs.before(),
@@ -357,6 +370,12 @@ class Fitting:
             tried -= {ATTENTION}
         return ROLLED * len(tried)
 
+    @staticmethod
+    def _resort(request: SearchRequest, candidates: list[Candidate]) -> int:
+        """Return how many compilations are kept for options of the compiler: none if one fits."""
+        fits = any(is_met(one.compiled, request.limit_bytes) for one in candidates)
+        return 0 if fits else request.resort_budget
+
     def _with_lines(
         self, kind: str, program: Program, request: SearchRequest, candidates: list[Candidate]
     ) -> list[Candidate]:
@@ -381,6 +400,7 @@ class Fitting:
         ):
             return candidates
         kept = VERIFIED + (self._kept(program, (BLOCKS,)) if kind != BLOCKS else 0)
+        kept += self._resort(request, candidates)
         if self._left(kept) < 1:
             return candidates
         changes = self.session.changes((kind,))

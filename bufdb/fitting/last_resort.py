@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from bufdb.fitting.extra import LESS, is_met
-from bufdb.fitting.plans import Candidate, Program, SearchRequest
+from bufdb.fitting.extra import LESS
+from bufdb.fitting.plans import Candidate, Program, SearchRequest, is_met
 from bufdb.fitting.space import Space, free
 from bufdb.render.text import human_apart
 
@@ -34,8 +34,8 @@ class LastResort:
 
     program: Program
     request: SearchRequest
-    is_left: Callable[[], bool]
-    """Whether there is a compilation left."""
+    left: Callable[[], int]
+    """How many compilations are left."""
     notes: list[str]
     """Receives in words what is in vain."""
 
@@ -52,15 +52,23 @@ class LastResort:
         fits = any(is_met(one.compiled, limit) for one in [*proved, written])
         if self.program.platform not in SHARES or not (is_wanted or (limit and not fits)):
             return list(candidates)
-        more = list(self._of(written, ""))
+        switches = SWITCHES.get(self.program.platform, ())
+        if limit and self.left() < 2 * (len(switches) + 1):  # a share saves more often
+            self.notes.extend(
+                f"--{one} is not tried: too few compilations are left" for one in switches
+            )
+            switches = ()
+        more = list(self._of(written, switches))
         if limit and proved and not any(is_met(one.compiled, limit) for one in more):
             least = min(proved, key=lambda one: one.estimate_bytes)
-            more += self._of(least, " with the plan of the least need")
+            more += self._of(least, switches, " with the plan of the least need")
         return [*candidates, *sorted(more, key=lambda one: Space.cost(one.traced))]
 
-    def _of(self, base: Candidate, of_plan: str) -> Iterator[Candidate]:
+    def _of(
+        self, base: Candidate, switches: Sequence[str], of_plan: str = ""
+    ) -> Iterator[Candidate]:
         """Yield a plan with options that save; with a limit, those that fit if there are any."""
-        for option in SWITCHES.get(self.program.platform, ()):
+        for option in switches:
             one = self._saving(base, option, of_plan)
             if one is not None:
                 yield one
@@ -76,7 +84,7 @@ class LastResort:
         low, high = 1, low_is
         for _ in range(STEPS):
             middle = (low + high) // 2
-            if middle in (low, high) or not self.is_left():
+            if middle in (low, high) or self.left() < 1:
                 return
             one = self._compiled(base, f"{name}={middle}")
             if one is not None and is_met(one.compiled, self.request.limit_bytes):
@@ -96,7 +104,7 @@ class LastResort:
         return None
 
     def _compiled(self, base: Candidate, option: str) -> Candidate | None:
-        if not self.is_left():
+        if self.left() < 1:
             if not self.request.is_over():
                 self.notes.append(f"--{option} is not tried: no compilation is left")
             return None

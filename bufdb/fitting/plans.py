@@ -254,6 +254,13 @@ class Compiled:
     """XLA's message if it gave up."""
 
 
+def is_met(compiled: Compiled | None, limit: int | None) -> bool:
+    """Return whether a compiled plan fits a limit that there is."""
+    if limit is None or compiled is None or compiled.refusal is not None:
+        return False
+    return compiled.need_bytes is not None and compiled.need_bytes <= limit
+
+
 Gives = Literal["wide", "each", "mean", "sum", "max", "min", "same", ""]
 """What an expression gives: a wide value, one of each example first, a number of all; '' else."""
 
@@ -468,7 +475,8 @@ class SearchRequest:
     """What `search.search(program, request)` may do.
 
     `search` returns the candidates that are shown, cheapest first; each whose `compiled` has
-    `is_full` is exact. It stops when `is_over` says so, or after `compile_budget` compilations.
+    `is_full` is exact. It stops when `is_over` says so, or after `compile_budget` compilations, and
+    `resort_budget` earlier while none fits.
     """
 
     limit_bytes: int | None
@@ -481,6 +489,8 @@ class SearchRequest:
     """Compile a plan, at full effort or not; the same again costs nothing and does not count."""
     compile_budget: int = 12
     """Compilations, that of the function as written not counted."""
+    resort_budget: int = 0
+    """Of these, what is left to others while no plan fits: to options of the compiler."""
     trace_budget: int = 600
     order: str = "products"
     """Cost that ranks the plans; only a compilation has another one than products."""

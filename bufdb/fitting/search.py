@@ -19,7 +19,7 @@ from bufdb.fitting.bound import hull
 from bufdb.fitting.estimates import MARGIN, Estimates
 from bufdb.fitting.lever import Atom
 from bufdb.fitting.levers import LEVERS
-from bufdb.fitting.plans import Candidate, Plan, Program, SearchRequest
+from bufdb.fitting.plans import Candidate, Plan, Program, SearchRequest, is_met
 from bufdb.fitting.ranking import PRODUCTS, SAME
 from bufdb.fitting.space import NONE, Atoms, Space, without
 from bufdb.fitting.sums import Guess
@@ -408,9 +408,7 @@ def search(program: Program, request: SearchRequest) -> list[Candidate]:
 
 
 def _fits(proof: Estimates, plan: Plan, limit: int | None) -> bool:
-    compiled = proof.full.get(plan)
-    need = None if compiled is None or compiled.refusal is not None else compiled.need_bytes
-    return limit is not None and need is not None and need <= limit
+    return is_met(proof.full.get(plan), limit)
 
 
 def _extreme(space: Space, proof: Estimates) -> None:
@@ -540,8 +538,15 @@ def _recall(space: Space, proof: Estimates, limit: int) -> None:
             order = (cost, one.need_bytes) if fits else (one.need_bytes, cost)
             better.append((not fits, *order, plan))
     better.sort(key=lambda row: row[:3])
-    is_free = space.request.is_kept
-    best = next((plan for *_, plan in better if not proof.is_over or is_free(plan)), None)
+    is_left = proof.count < space.request.compile_budget  # what fits may take what is kept, too
+    best = next(
+        (
+            plan
+            for is_larger, *_, plan in better
+            if not proof.is_over or space.request.is_kept(plan) or (is_left and not is_larger)
+        ),
+        None,
+    )
     if best is not None:
         proof.compile(best)
 
@@ -565,7 +570,6 @@ def _next(proof: Estimates, limit: int) -> Plan | None:
     fitting = [plan for plan in proof.full if _fits(proof, plan, limit)]
     ceiling = min((proof.estimate(plan) for plan in proof.refused), default=None)
     rest = [plan for plan in proof.open() if ceiling is None or proof.estimate(plan) < ceiling]
-    left = space.request.compile_budget - proof.count
     if fitting:
         best = min(space.cost(space.traced[plan]) for plan in fitting)
         worth = max(best - space.cost(space.program.as_written), 0) // 10
@@ -593,10 +597,10 @@ def _next(proof: Estimates, limit: int) -> Plan | None:
         rest = [plan for plan in cheaper if not _is_known(proof, plan, limit)]
         return _hopeful(proof, rest, limit, best - worth)
     good = [plan for plan in rest if proof.estimate(plan) <= limit]
-    if left <= 3:
+    if proof.left <= 3:
         # Sure before cheap: little is left to find one that fits.
         sure = [plan for plan in good if proof.estimate(plan) <= limit * (1 - 2 * proof.margin)]
-        good = sure if left > 1 else []
+        good = sure if proof.left > 1 else []
     if good:
         return min(good, key=proof.order)
     if proof.margin <= MARGIN:
@@ -623,7 +627,7 @@ def _promising(proof: Estimates, limit: int) -> Plan | None:
     say little about comes before one that surely fits and spares little.
     """
     space = proof.space
-    work, left = space.program.as_written.work, space.request.compile_budget - proof.count
+    work = space.program.as_written.work
     costs = {plan: space.cost(space.traced[plan]) for plan in space.traced}
     fitting = [costs[plan] for plan in proof.full if _fits(proof, plan, limit)]
     most = min(fitting, default=2 * max(costs.values()) - min(costs.values()))
@@ -639,7 +643,7 @@ def _promising(proof: Estimates, limit: int) -> Plan | None:
         if not fitting and chance < EVEN:
             continue
         # Sure before cheap: little is left to find one that fits.
-        gain = chance * (spared if fitting or left > FEWEST else work)
+        gain = chance * (spared if fitting or proof.left > FEWEST else work)
         if gain > best[0] and not _is_known(proof, plan, limit):
             best = gain, plan
     return best[1]

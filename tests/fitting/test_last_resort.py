@@ -32,7 +32,7 @@ def tried(limit, need_of_share, plans=(), is_wanted=False, platform="gpu", budge
         limit, Compiled(1000, 1000, True, 1.0), lambda plan: Traced(0, 0, 0, 0), compiling
     )
     resort = LastResort(
-        replace(program(), platform=platform), request, lambda: len(compiled) < budget, notes
+        replace(program(), platform=platform), request, lambda: budget - len(compiled), notes
     )
     candidates = resort.with_found(plans, is_wanted=is_wanted)
     return compiled, [one for one in candidates if one.plan.options], notes
@@ -70,9 +70,17 @@ def test_the_least_plan_has_options_if_nothing_else_fits():
 
 
 def test_an_option_without_a_compilation_left_is_a_note():
-    compiled, _, notes = tried(700, lambda share: 990, budget=1)
-    assert compiled == [FUSION]
+    compiled, _, notes = tried(700, lambda share: 990, budget=0)
+    assert compiled == []
     assert notes[-1] == f"--{SLOP}=1 is not tried: no compilation is left"
+
+
+def test_few_compilations_are_for_the_share_of_both_plans():
+    """It saves in more programs than the absence of a pass."""
+    compiled, candidates, notes = tried(300, lambda share: 600 + share, (plan_of(400),), budget=3)
+    assert compiled == [f"{SLOP}=1"] * 2
+    assert [one.plan.scans for one in candidates] == [()]
+    assert notes[0] == f"--{FUSION} is not tried: too few compilations are left"
 
 
 @pytest.mark.parametrize(

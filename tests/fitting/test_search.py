@@ -336,6 +336,27 @@ def test_no_more_is_compiled_than_may_be(budget):
         assert len(model.compiled) <= budget
 
 
+@pytest.mark.parametrize("kept", [0, 2, 4])
+def test_compilations_are_kept_while_nothing_fits(kept):
+    """Plans that seem to fit need a little more than the limit, until one does fit."""
+    model = made_up(1, 8)
+    model.floor = 0
+    needs = {plan: model.need(plan) for plan in model.plans()}
+    limit = sorted(needs.values())[len(needs) // 3]
+    for plan, need in needs.items():
+        if need <= limit:
+            more = random.Random(str(plan)).choice([5, 20, 40])
+            model.odd[frozenset(plan.saved)] = (limit + more) / need
+    assert answer(searched(model, limit, resort_budget=kept), limit) is None
+    assert len(model.compiled) == 12 - kept
+    del model.odd[frozenset(model.compiled[-1].saved)]
+    found = answer(searched(model, limit), limit)
+    count = len(model.compiled)
+    assert found is not None
+    assert answer(searched(model, limit, resort_budget=kept), limit).plan == found.plan
+    assert len(model.compiled) == count
+
+
 def test_time_that_is_up_ends_it():
     model = made_up(5, 10)
     candidates = searched(model, 900, is_over=lambda: model.traces > 8)
@@ -692,6 +713,14 @@ def test_the_least_is_that_of_an_earlier_question_too():
     how = {"before": before, "compile_budget": 1, "is_kept": lambda other: other == plan}
     rows = searched_calls(UNET_REGIONS, UNET, 3000, **how)
     assert min(row.compiled.need_bytes for row in rows if row.compiled) == 7147
+
+
+def test_an_earlier_plan_that_fits_may_take_what_is_kept():
+    before = (Learned(Plan(calls=(2,), depths=(Depth(2, 8),)), frozenset(), 7147),)
+    how = {"before": before, "compile_budget": 2, "resort_budget": 1}
+    rows = searched_calls(UNET_REGIONS, UNET, 7300, **how)
+    assert answer(rows, 7300).compiled.need_bytes == 7147
+    assert answer(searched_calls(UNET_REGIONS, UNET, 7300, **how | {"before": ()}), 7300) is None
 
 
 MOBILENET = {
