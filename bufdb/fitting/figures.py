@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SQL = """
 SELECT
-  need_bytes, peak_bytes, operation_count, estimated_cycles, accessed_bytes,
+  need_bytes, peak_bytes, fixed_bytes, operation_count, estimated_cycles, accessed_bytes,
   accessed_unknown_reason
 FROM memory_figures
 LEFT JOIN (
@@ -65,6 +65,7 @@ class Figures(NamedTuple):
 
     need_bytes: int | None = None
     peak_bytes: int | None = None
+    fixed_bytes: int | None = None
     operation_count: int | None = None
     estimated_cycles: int | None = None
     accessed_bytes: int | None = None

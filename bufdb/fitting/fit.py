@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from bufdb.answers.devices import device
 from bufdb.database.faults import is_interrupt
 from bufdb.errors import BufdbError, TooSlowError, UsageError
 from bufdb.fitting.extra import Extra
@@ -124,7 +125,13 @@ class Fitting:
             for kind in (ATTENTION, BLOCKS):
                 candidates = self._with_lines(kind, program, request, candidates)
                 program = self._program
-            resort = LastResort(program, request, lambda: self._left(VERIFIED), self._notes)
+            resort = LastResort(
+                program,
+                request,
+                lambda: self._left(VERIFIED),
+                self._notes,
+                device(self.session.device),
+            )
             is_wanted = FLAGS in self.question.also
             candidates = resort.with_found(candidates, is_wanted=is_wanted)
             candidates = self._with_costs(candidates)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from bufdb.answers.devices import Device
 from bufdb.fitting.extra import LESS
 from bufdb.fitting.plans import Candidate, Program, SearchRequest, is_met
 from bufdb.fitting.space import Space, free
@@ -16,14 +18,28 @@ from bufdb.render.text import human_apart
 
 FLAGS = "flags"
 """The word of `--also`."""
+
+
+class Share(NamedTuple):
+    """An option with the share of a device's memory that XLA tries to fit, in percent."""
+
+    option: str
+    default: int
+    """Value from which it changes nothing."""
+    base_ratio: float
+    """Part of the device's memory that it is a share of, once arguments and outputs are there."""
+
+
 SHARES = {
-    "gpu": ("xla_gpu_memory_limit_slop_factor", 95),
-    "tpu": ("xla_jf_rematerialization_percent_shared_memory_limit", 100),
+    # `GetSchedulerMemoryLimit` of XLA's gpu_hlo_schedule.cc.
+    "gpu": Share("xla_gpu_memory_limit_slop_factor", 95, 0.8),
+    "tpu": Share("xla_jf_rematerialization_percent_shared_memory_limit", 100, 1.0),
 }
-"""By platform, the option with the share of the device that XLA tries to fit, in percent, and the
-value from which it changes nothing."""
+"""By platform."""
 SWITCHES = {"gpu": ("xla_disable_hlo_passes=priority-fusion",)}
 """By platform, options whose passes make values early."""
+LEAST = 1
+"""The least share."""
 STEPS = 4
 """Compilations to find the largest share that fits."""
 
@@ -38,6 +54,8 @@ class LastResort:
     """How many compilations are left."""
     notes: list[str]
     """Receives in words what is in vain."""
+    device: Device | None = None
+    """What the program is compiled for; None if its memory is unknown."""
 
     def with_found(self, candidates: Sequence[Candidate], *, is_wanted: bool) -> list[Candidate]:
         """Return candidates with those that set options, last; the same if they are not needed.
@@ -52,41 +70,59 @@ class LastResort:
         fits = any(is_met(one.compiled, limit) for one in [*proved, written])
         if self.program.platform not in SHARES or not (is_wanted or (limit and not fits)):
             return list(candidates)
-        switches = SWITCHES.get(self.program.platform, ())
-        if limit and self.left() < 2 * (len(switches) + 1):  # a share saves more often
-            self.notes.extend(
-                f"--{one} is not tried: too few compilations are left" for one in switches
-            )
-            switches = ()
-        more = list(self._of(written, switches))
-        if limit and proved and not any(is_met(one.compiled, limit) for one in more):
+        bases = {"": written}
+        if limit and proved:
             least = min(proved, key=lambda one: one.estimate_bytes)
-            more += self._of(least, switches, " with the plan of the least need")
-        return [*candidates, *sorted(more, key=lambda one: Space.cost(one.traced))]
+            bases[" with the plan of the least need"] = least
+        more = sorted(self._of(bases), key=lambda one: Space.cost(one.traced))
+        return [*candidates, *more]
 
-    def _of(
-        self, base: Candidate, switches: Sequence[str], of_plan: str = ""
-    ) -> Iterator[Candidate]:
-        """Yield a plan with options that save; with a limit, those that fit if there are any."""
-        for option in switches:
-            one = self._saving(base, option, of_plan)
-            if one is not None:
-                yield one
-                if is_met(one.compiled, self.request.limit_bytes):
-                    return
-        name, low_is = SHARES[self.program.platform]
-        least = self._saving(base, f"{name}=1", of_plan)
-        if least is None:
-            return
-        yield least
-        if not is_met(least.compiled, self.request.limit_bytes):
-            return
-        low, high = 1, low_is
+    def _of(self, bases: dict[str, Candidate]) -> Iterator[Candidate]:
+        """Yield plans with options that save; with a limit, until one fits.
+
+        First XLA is to fit the limit, as it computes no more again than that takes; then as little
+        as it can. Between these two the largest share is sought that fits.
+        """
+        limit, share = self.request.limit_bytes, SHARES[self.program.platform or ""]
+        switches = SWITCHES.get(self.program.platform or "", ())
+        if limit and self.left() < len(bases) * (len(switches) + 1):  # a share saves more often
+            rest = "is not tried: too few compilations are left"
+            self.notes.extend(f"--{one} {rest}" for one in switches)
+            switches = ()
+        first = self._share(share)
+        tried = [
+            (words, option) for words in bases for option in (*switches, f"{share.option}={first}")
+        ]
+        if first > LEAST:
+            tried += [(words, f"{share.option}={LEAST}") for words in bases]
+        for words, option in tried:
+            one = self._saving(bases[words], option, words)
+            if one is None:
+                continue
+            yield one
+            if is_met(one.compiled, limit):
+                if option == f"{share.option}={LEAST}":
+                    high = first if first > LEAST else share.default
+                    yield from self._larger(bases[words], share, high)
+                return
+
+    def _share(self, share: Share) -> int:
+        """Return the share of the device with which XLA tries to fit the limit."""
+        limit, fixed = self.request.limit_bytes, self.request.as_written.fixed_bytes
+        if limit is None or fixed is None or self.device is None:
+            return LEAST
+        base = share.base_ratio * self.device.whole_bytes - fixed
+        part = 100 * (limit - fixed) / base if base > 0 else 0
+        return min(max(int(part), LEAST), share.default - 1)
+
+    def _larger(self, base: Candidate, share: Share, high: int) -> Iterator[Candidate]:
+        """Yield a plan with larger shares that fit; the least one does, and `high` does not."""
+        low = LEAST
         for _ in range(STEPS):
             middle = (low + high) // 2
             if middle in (low, high) or self.left() < 1:
                 return
-            one = self._compiled(base, f"{name}={middle}")
+            one = self._compiled(base, f"{share.option}={middle}")
             if one is not None and is_met(one.compiled, self.request.limit_bytes):
                 low = middle
                 yield one

@@ -239,6 +239,8 @@ class Compiled:
     is_full: bool
     """Whether at full effort: only then these are figures to show."""
     seconds: float
+    fixed_bytes: int | None = None
+    """What is there for all of the execution, such as arguments and outputs; None if unknown."""
     operation_count: int | None = None
     """Operations of products in the optimized program, through loops; None if unknown."""
     estimated_cycles: int | None = None

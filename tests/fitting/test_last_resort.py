@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from patched import program
 
+from bufdb.answers.devices import Device
 from bufdb.fitting.answer_text import text
 from bufdb.fitting.last_resort import LastResort
 from bufdb.fitting.levers.flags import variables
@@ -15,10 +16,12 @@ SLOP = "xla_gpu_memory_limit_slop_factor"
 FUSION = "xla_disable_hlo_passes=priority-fusion"
 
 
-def tried(limit, need_of_share, plans=(), is_wanted=False, platform="gpu", budget=9, fusion=1000):
+def tried(
+    limit, need_of_share, plans=(), is_wanted=False, platform="gpu", budget=9, fusion=1000, of=None
+):
     """Return the options that are compiled, candidates with options, and notes.
 
-    As written 1,000 bytes are needed.
+    As written 1,000 bytes are needed, 100 of them for arguments; `of` is the device's memory.
     """
     compiled, notes = [], []
 
@@ -29,10 +32,18 @@ def tried(limit, need_of_share, plans=(), is_wanted=False, platform="gpu", budge
         return Compiled(need, need, is_full, 1.0)
 
     request = SearchRequest(
-        limit, Compiled(1000, 1000, True, 1.0), lambda plan: Traced(0, 0, 0, 0), compiling
+        limit,
+        Compiled(1000, 1000, True, 1.0, fixed_bytes=100),
+        lambda plan: Traced(0, 0, 0, 0),
+        compiling,
     )
+    device = of and Device("made up", of, None, "", "")
     resort = LastResort(
-        replace(program(), platform=platform), request, lambda: budget - len(compiled), notes
+        replace(program(), platform=platform),
+        request,
+        lambda: budget - len(compiled),
+        notes,
+        device,
     )
     candidates = resort.with_found(plans, is_wanted=is_wanted)
     return compiled, [one for one in candidates if one.plan.options], notes
@@ -49,6 +60,29 @@ def test_the_largest_share_that_fits_is_found(plans):
     assert compiled == [FUSION, *(f"{SLOP}={share}" for share in (1, 48, 24, 36, 42))]
     fitting = [one.plan.options for one in candidates if one.estimate_bytes <= 700]
     assert fitting == [(f"{SLOP}=1",), (f"{SLOP}=24",), (f"{SLOP}=36",)]
+
+
+def test_xla_is_to_fit_the_limit_first():
+    """The share is of what arguments leave of four fifths of the device: 600 of 900 bytes."""
+    compiled, candidates, _ = tried(700, lambda share: 100 + 9 * share, of=1250)
+    assert compiled == [FUSION, f"{SLOP}=66"]
+    assert [one.estimate_bytes for one in candidates] == [694]
+    compiled, candidates, _ = tried(700, lambda share: 500 + 5 * share, of=1250)
+    assert compiled == [FUSION, *(f"{SLOP}={share}" for share in (66, 1, 33, 49, 41, 37))]
+    assert [one.plan.options for one in candidates[-2:]] == [(f"{SLOP}=33",), (f"{SLOP}=37",)]
+
+
+def test_both_plans_are_to_fit_before_all_is_computed_again():
+    compiled, *_ = tried(300, lambda share: 100 + 9 * share, (plan_of(400),), budget=2, of=1250)
+    assert compiled == [f"{SLOP}=22"]
+    compiled, *_ = tried(300, lambda share: 320, (plan_of(400),), of=1250)
+    assert compiled == [FUSION, f"{SLOP}=22"] * 2 + [f"{SLOP}=1"] * 2
+
+
+@pytest.mark.parametrize(("limit", "of", "share"), [(100, 1250, 1), (990, 1000, 94), (700, 50, 1)])
+def test_a_share_is_between_the_least_and_that_of_xla(limit, of, share):
+    compiled, *_ = tried(limit, lambda share: 0, fusion=1000, of=of)
+    assert compiled[1] == f"{SLOP}={share}"
 
 
 def test_a_pass_whose_absence_is_enough_comes_first():
