@@ -102,6 +102,7 @@ class Fitting:
         request = self._request(program, written)
         try:
             candidates = search(program, request)
+            is_cut = self._used() >= request.compile_budget
             if self.question.also and not is_met(written, self.question.limit_bytes):
                 changes = self.session.changes(self.question.also)
                 program = self._program = replace(program, changes=changes.tried)
@@ -111,20 +112,20 @@ class Fitting:
                 budget = self.question.search_budget(len(kinds), self._kept(program))
                 if budget > request.compile_budget:  # what was kept for the other kinds is free
                     kept = self.question.compile_budget - budget
-                    again = replace(request, is_over=lambda: not self._is_left(kept))
-                    candidates = search(program, replace(again, compile_budget=budget))
+                    candidates = self._searched_again(program, request, candidates, kept)
                 apart = VERIFIED + self._resort(request, candidates)
                 more = Extra(program, request, lambda: self._left(apart), self._notes)
                 kinds_of_parts = [kind for kind in self.question.also if kind != VMEM]
                 candidates = more.with_found(kinds_of_parts, candidates)
                 candidates = self._with_limits(program, request, candidates)
                 program = self._program
-            for _ in range(2):  # what a donation saves may be more for the plans of the first
-                candidates = self._without_donation(program, request, candidates)
-                candidates = self._with_whole(program, written, candidates)
+            candidates = self._settled(program, request, candidates)
             for kind in (ATTENTION, BLOCKS):
                 candidates = self._with_lines(kind, program, request, candidates)
                 program = self._program
+            if is_cut:  # what was kept for them is free
+                candidates = self._searched_again(program, request, candidates, VERIFIED)
+                candidates = self._settled(program, request, candidates)
             resort = LastResort(
                 program,
                 request,
@@ -200,6 +201,7 @@ class Fitting:
 
         written_dump, limit = self._dumps[Plan()], self.question.limit_bytes
         needs = self._needs = Needs(written_dump, program, limit, self.folder)
+        has_options = limit is not None and program.platform in SHARES
         return SearchRequest(
             limit_bytes=self.question.limit_bytes,
             order=self.question.order,
@@ -209,7 +211,7 @@ class Fitting:
             compile_budget=self.question.search_budget(
                 len(self.question.also), self._kept(program)
             ),
-            resort_budget=RESORT if program.platform in SHARES else 0,
+            resort_budget=RESORT if has_options else 0,
             is_by_hand=is_by_hand,
             known=needs.known(),
             before=needs.before(),
@@ -257,6 +259,40 @@ class Fitting:
             if is_full and not plan.is_as_written and compiled.need_bytes is not None
         ]
         return sorted(candidates, key=lambda one: Space.cost(one.traced))
+
+    def _searched_again(
+        self, program: Program, request: SearchRequest, candidates: list[Candidate], kept: int
+    ) -> list[Candidate]:
+        """Return candidates with those of a search that has all compilations but some.
+
+        What an earlier search compiled costs none.
+        """
+        kept += self._resort(request, candidates)
+        if not self._is_left(kept):
+            return candidates
+        again = replace(
+            request,
+            compile_budget=self.question.compile_budget - kept,
+            resort_budget=0,
+            is_over=lambda: not self._is_left(kept),
+        )
+        return self._merged(candidates, search(program, again))
+
+    @staticmethod
+    def _merged(candidates: list[Candidate], more: list[Candidate]) -> list[Candidate]:
+        """Return the plans of a search with those that were compiled before, cheapest first."""
+        known = {one.plan for one in more}
+        others = [one for one in candidates if one.is_exact and one.plan not in known]
+        return sorted([*others, *more], key=lambda one: Space.cost(one.traced))
+
+    def _settled(
+        self, program: Program, request: SearchRequest, candidates: list[Candidate]
+    ) -> list[Candidate]:
+        """Return candidates with some that need fewer steps by hand, if there are any."""
+        for _ in range(2):  # what a donation saves may be more for the plans of the first
+            candidates = self._without_donation(program, request, candidates)
+            candidates = self._with_whole(program, request.as_written, candidates)
+        return candidates
 
     def _without_donation(
         self, program: Program, request: SearchRequest, candidates: list[Candidate]

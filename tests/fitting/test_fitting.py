@@ -240,6 +240,14 @@ def test_unused_compilations_are_given_back(ask):
     ]
 
 
+@pytest.mark.parametrize("limit", [10, 55, 70])
+def test_what_is_kept_for_lines_and_not_used_is_the_searchs(ask, limit):
+    alone = ask(limit, budget=5)
+    answer = ask(limit, budget=5, on_demand=("blocks",))
+    assert [row.need_bytes for row in answer.plans] == [row.need_bytes for row in alone.plans]
+    assert (answer.best, answer.compile_count) == (alone.best, alone.compile_count)
+
+
 def test_a_compiled_least_is_not_an_estimate(ask):
     answer = ask(10)
     other = replace(answer.plans[0], is_compiled=False, need_bytes=11)
