@@ -12,7 +12,7 @@ from bufdb.database.faults import is_interrupt
 from bufdb.errors import BufdbError, TooSlowError, UsageError
 from bufdb.fitting.extra import Extra
 from bufdb.fitting.figures import Scratch
-from bufdb.fitting.last_resort import FLAGS, SHARES, LastResort
+from bufdb.fitting.last_resort import FLAGS, RESORT, SHARES, LastResort
 from bufdb.fitting.levers import OF_TEXT
 from bufdb.fitting.needs import Needs
 from bufdb.fitting.patch import of_files, texts_of
@@ -33,7 +33,6 @@ from bufdb.fitting.question import (
     ATTENTION,
     BLOCKS,
     LARGE,
-    RESORT,
     ROLLED,
     VERIFIED,
     WHOLE,
@@ -102,7 +101,7 @@ class Fitting:
         request = self._request(program, written)
         try:
             candidates = search(program, request)
-            is_cut = self._used() >= request.compile_budget
+            is_cut = self._used() >= request.budget(fits=self._fits(candidates))
             if self.question.also and not is_met(written, self.question.limit_bytes):
                 changes = self.session.changes(self.question.also)
                 program = self._program = replace(program, changes=changes.tried)
@@ -112,6 +111,7 @@ class Fitting:
                 budget = self.question.search_budget(len(kinds), self._kept(program))
                 if budget > request.compile_budget:  # what was kept for the other kinds is free
                     kept = self.question.compile_budget - budget
+                    kept += self._resort(request, candidates)
                     candidates = self._searched_again(program, request, candidates, kept)
                 apart = VERIFIED + self._resort(request, candidates)
                 more = Extra(program, request, lambda: self._left(apart), self._notes)
@@ -123,18 +123,21 @@ class Fitting:
             for kind in (ATTENTION, BLOCKS):
                 candidates = self._with_lines(kind, program, request, candidates)
                 program = self._program
-            if is_cut:  # what was kept for them is free
-                candidates = self._searched_again(program, request, candidates, VERIFIED)
-                candidates = self._settled(program, request, candidates)
+            if is_cut and self._fits(candidates):  # what was kept for other kinds is free
+                candidates = self._searched_again(program, request, candidates)
             resort = LastResort(
                 program,
                 request,
                 lambda: self._left(VERIFIED),
                 self._notes,
+                self._traced,
                 device(self.session.device),
             )
             is_wanted = FLAGS in self.question.also
             candidates = resort.with_found(candidates, is_wanted=is_wanted)
+            if is_cut and not self._fits(candidates):
+                candidates = self._searched_again(program, request, candidates)
+            candidates = resort.with_least(candidates)
             candidates = self._with_costs(candidates)
         except BaseException as error:
             if not self._is_stopped(error):
@@ -261,13 +264,16 @@ class Fitting:
         return sorted(candidates, key=lambda one: Space.cost(one.traced))
 
     def _searched_again(
-        self, program: Program, request: SearchRequest, candidates: list[Candidate], kept: int
+        self,
+        program: Program,
+        request: SearchRequest,
+        candidates: list[Candidate],
+        kept: int = VERIFIED,
     ) -> list[Candidate]:
         """Return candidates with those of a search that has all compilations but some.
 
         What an earlier search compiled costs none.
         """
-        kept += self._resort(request, candidates)
         if not self._is_left(kept):
             return candidates
         again = replace(
@@ -276,7 +282,8 @@ class Fitting:
             resort_budget=0,
             is_over=lambda: not self._is_left(kept),
         )
-        return self._merged(candidates, search(program, again))
+        candidates = self._merged(candidates, search(program, again))
+        return self._settled(program, request, candidates)
 
     @staticmethod
     def _merged(candidates: list[Candidate], more: list[Candidate]) -> list[Candidate]:
@@ -413,11 +420,13 @@ class Fitting:
             tried -= {ATTENTION}
         return ROLLED * len(tried)
 
-    @staticmethod
-    def _resort(request: SearchRequest, candidates: list[Candidate]) -> int:
+    def _fits(self, candidates: list[Candidate]) -> bool:
+        limit = self.question.limit_bytes
+        return any(one.is_exact and is_met(one.compiled, limit) for one in candidates)
+
+    def _resort(self, request: SearchRequest, candidates: list[Candidate]) -> int:
         """Return how many compilations are kept for options of the compiler: none if one fits."""
-        fits = any(is_met(one.compiled, request.limit_bytes) for one in candidates)
-        return 0 if fits else request.resort_budget
+        return 0 if self._fits(candidates) else request.resort_budget
 
     def _with_lines(
         self, kind: str, program: Program, request: SearchRequest, candidates: list[Candidate]

@@ -6,14 +6,15 @@ or that are not monotone, are not tried.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from bufdb.answers.devices import Device
 from bufdb.fitting.extra import LESS
-from bufdb.fitting.plans import Candidate, Program, SearchRequest, is_met
-from bufdb.fitting.space import Space, free
+from bufdb.fitting.plans import Candidate, Plan, Program, SearchRequest, Traced, is_met
+from bufdb.fitting.space import Space, figure, free
 from bufdb.render.text import human_apart
 
 FLAGS = "flags"
@@ -40,8 +41,13 @@ SWITCHES = {"gpu": ("xla_disable_hlo_passes=priority-fusion",)}
 """By platform, options whose passes make values early."""
 LEAST = 1
 """The least share."""
+HOLES = 0.03
+"""Share of the limit that is left for holes between values, which XLA does not count."""
 STEPS = 4
 """Compilations to find the largest share that fits."""
+RESORT = 4
+"""Those that are kept while nothing fits: of the function as written, of the plan of the least
+need, and of two that cost less."""
 
 
 @dataclass(frozen=True)
@@ -54,65 +60,128 @@ class LastResort:
     """How many compilations are left."""
     notes: list[str]
     """Receives in words what is in vain."""
+    traced: Mapping[Plan, Traced]
+    """The plans that may be chosen, without what is free."""
     device: Device | None = None
     """What the program is compiled for; None if its memory is unknown."""
 
     def with_found(self, candidates: Sequence[Candidate], *, is_wanted: bool) -> list[Candidate]:
         """Return candidates with those that set options, last; the same if they are not needed.
 
+        XLA is to fit the limit, as it computes no more again than that takes; with no limit it is
+        to need as little as it can.
+
         Args:
             candidates: of the search, cheapest first.
             is_wanted: whether options are tried though a plan fits.
         """
-        limit, request = self.request.limit_bytes, self.request
-        proved = [one for one in candidates if one.is_exact]
-        written = Candidate(free(self.program), self.program.as_written, 0, request.as_written)
-        fits = any(is_met(one.compiled, limit) for one in [*proved, written])
-        if self.program.platform not in SHARES or not (is_wanted or (limit and not fits)):
+        platform = self.program.platform or ""
+        share = SHARES.get(platform)
+        if share is None or not (is_wanted or self._is_needed(candidates)):
             return list(candidates)
-        bases = {"": written}
-        if limit and proved:
-            least = min(proved, key=lambda one: one.estimate_bytes)
-            bases[" with the plan of the least need"] = least
-        more = sorted(self._of(bases), key=lambda one: Space.cost(one.traced))
-        return [*candidates, *more]
-
-    def _of(self, bases: dict[str, Candidate]) -> Iterator[Candidate]:
-        """Yield plans with options that save; with a limit, until one fits.
-
-        First XLA is to fit the limit, as it computes no more again than that takes; then as little
-        as it can. Between these two the largest share is sought that fits.
-        """
-        limit, share = self.request.limit_bytes, SHARES[self.program.platform or ""]
-        switches = SWITCHES.get(self.program.platform or "", ())
-        if limit and self.left() < len(bases) * (len(switches) + 1):  # a share saves more often
+        switches = SWITCHES.get(platform, ())
+        if self.request.limit_bytes and self.left() <= RESORT:  # a share saves more often
             rest = "is not tried: too few compilations are left"
             self.notes.extend(f"--{one} {rest}" for one in switches)
             switches = ()
-        first = self._share(share)
-        tried = [
-            (words, option) for words in bases for option in (*switches, f"{share.option}={first}")
-        ]
-        if first > LEAST:
-            tried += [(words, f"{share.option}={LEAST}") for words in bases]
-        for words, option in tried:
-            one = self._saving(bases[words], option, words)
-            if one is None:
-                continue
-            yield one
-            if is_met(one.compiled, limit):
+        more: list[Candidate] = []
+        for words, base in self._bases(candidates).items():
+            for option in (*switches, f"{share.option}={self._first(share)}"):
+                more += self._saving(base, option, words)
+                if not self._fits(more):
+                    continue
                 if option == f"{share.option}={LEAST}":
-                    high = first if first > LEAST else share.default
-                    yield from self._larger(bases[words], share, high)
-                return
+                    more += self._larger(base, share, share.default)
+                elif option not in switches and words:
+                    more += self._cheaper(base, option)
+                return self._with(candidates, more)
+        return self._with(candidates, more)
 
-    def _share(self, share: Share) -> int:
+    def with_least(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Return candidates with those of the least share; the same if it is known what these need.
+
+        That is where one fits, or where the limit is the least share.
+        """
+        share = SHARES.get(self.program.platform or "")
+        if share is None or not self._is_needed(candidates):
+            return list(candidates)
+        first = self._first(share)
+        if first == LEAST:
+            return list(candidates)
+        more: list[Candidate] = []
+        for words, base in self._bases(candidates).items():
+            more += self._saving(base, f"{share.option}={LEAST}", words)
+            if self._fits(more):
+                more += self._larger(base, share, first)
+                break
+        return self._with(candidates, more)
+
+    def _is_needed(self, candidates: Sequence[Candidate]) -> bool:
+        """Return whether there is a limit that nothing fits."""
+        limit = self.request.limit_bytes
+        return bool(limit) and not (
+            is_met(self.request.as_written, limit) or self._fits(candidates)
+        )
+
+    def _fits(self, candidates: Sequence[Candidate]) -> bool:
+        limit = self.request.limit_bytes
+        return any(one.is_exact and is_met(one.compiled, limit) for one in candidates)
+
+    def _bases(self, candidates: Sequence[Candidate]) -> dict[str, Candidate]:
+        """Return the plans that options are tried with, by what of them a note says."""
+        program, request = self.program, self.request
+        bases = {"": Candidate(free(program), program.as_written, 0, request.as_written)}
+        proved = [one for one in candidates if one.is_exact and not one.plan.options]
+        if request.limit_bytes and proved:
+            least = min(proved, key=lambda one: one.estimate_bytes)
+            bases[" with the plan of the least need"] = least
+        return bases
+
+    @staticmethod
+    def _with(candidates: Sequence[Candidate], more: Sequence[Candidate]) -> list[Candidate]:
+        return [*candidates, *sorted(more, key=lambda one: Space.cost(one.traced))]
+
+    def _cheaper(self, base: Candidate, option: str) -> Iterator[Candidate]:
+        """Yield plans that cost less than one and fit with an option, too.
+
+        Traces choose them, as what XLA computes again is none of what compilations without the
+        option say. Half of the plans between what fits and what does not are left out at a time.
+        """
+        plans: list[Plan] = []
+        least = math.inf
+        for plan in sorted(self.traced, key=self._price):
+            cost, size = self._price(plan)
+            if cost < Space.cost(base.traced) and size < least and not self._is_other(plan):
+                plans.append(plan)
+                least = size
+        low, high = 0, len(plans)
+        while low < high and self.left() > 0:
+            middle = (low + high) // 2
+            traced = self.traced[plans[middle]]
+            saved = plans[middle].saved if traced.saved is None else traced.saved
+            plan = replace(plans[middle], saved=saved, donated=base.plan.donated)
+            one = self._compiled(Candidate(plan, traced, 0), option)
+            if one is not None and is_met(one.compiled, self.request.limit_bytes):
+                high = middle
+                yield one
+            else:
+                low = middle + 1
+
+    def _price(self, plan: Plan) -> tuple[int, int]:
+        traced = self.traced[plan]
+        return Space.cost(traced), figure(self.program, traced)
+
+    def _is_other(self, plan: Plan) -> bool:
+        """Return whether a plan is no edit of the program as it is, or that as written."""
+        return plan.is_as_written or bool(plan.extra) or self.request.is_by_hand(plan)
+
+    def _first(self, share: Share) -> int:
         """Return the share of the device with which XLA tries to fit the limit."""
         limit, fixed = self.request.limit_bytes, self.request.as_written.fixed_bytes
         if limit is None or fixed is None or self.device is None:
             return LEAST
         base = share.base_ratio * self.device.whole_bytes - fixed
-        part = 100 * (limit - fixed) / base if base > 0 else 0
+        part = 100 * ((1 - HOLES) * limit - fixed) / base if base > 0 else 0
         return min(max(int(part), LEAST), share.default - 1)
 
     def _larger(self, base: Candidate, share: Share, high: int) -> Iterator[Candidate]:
@@ -129,15 +198,15 @@ class LastResort:
             else:
                 high = middle
 
-    def _saving(self, base: Candidate, option: str, of_plan: str) -> Candidate | None:
+    def _saving(self, base: Candidate, option: str, of_plan: str) -> list[Candidate]:
         """Return a plan with an option if it saves; else note that it does not."""
         one = self._compiled(base, option)
         need = None if base.compiled is None else base.compiled.need_bytes
         if one is None or need is None or one.estimate_bytes <= need * (1 - LESS):
-            return one
+            return [] if one is None else [one]
         shown, before = human_apart([one.estimate_bytes, need])
         self.notes.append(f"--{option}{of_plan} needs {shown}, and {before} without it")
-        return None
+        return []
 
     def _compiled(self, base: Candidate, option: str) -> Candidate | None:
         if self.left() < 1:

@@ -472,13 +472,17 @@ class Learned(NamedTuple):
     """Its estimate, if that was too large and it was compiled in hope of less."""
 
 
+SURE = 6
+"""Compilations of a search that are kept for nothing else."""
+
+
 @dataclass(frozen=True)
 class SearchRequest:
     """What `search.search(program, request)` may do.
 
     `search` returns the candidates that are shown, cheapest first; each whose `compiled` has
-    `is_full` is exact. It stops when `is_over` says so, or after `compile_budget` compilations, and
-    `resort_budget` earlier while none fits.
+    `is_full` is exact. It stops when `is_over` says so, or after as many compilations as `budget`
+    has.
     """
 
     limit_bytes: int | None
@@ -492,7 +496,7 @@ class SearchRequest:
     compile_budget: int = 12
     """Compilations, that of the function as written not counted."""
     resort_budget: int = 0
-    """Of these, what is left to others while no plan fits: to options of the compiler."""
+    """Of these, what is left to options of the compiler while no plan fits, if enough are left."""
     trace_budget: int = 600
     order: str = "products"
     """Cost that ranks the plans; only a compilation has another one than products."""
@@ -511,6 +515,11 @@ class SearchRequest:
     """Whether the time is up."""
     observer: Callable[[str], None] = lambda text: None
     """Receives the current step in words."""
+
+    def budget(self, *, fits: bool) -> int:
+        """Return how many compilations the search may do, by whether a plan fits."""
+        budget = self.compile_budget
+        return budget if fits else max(budget - self.resort_budget, min(budget, SURE))
 
 
 @dataclass(frozen=True)

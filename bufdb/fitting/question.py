@@ -25,8 +25,6 @@ ALSO = 3
 ROLLED = 2
 """Those that are kept for a kind that is tried by itself, such as a scan over equal blocks: of the
 function as written, and of the plan of the least need."""
-RESORT = 2
-"""The same for options of the compiler, while nothing fits."""
 LARGE = 0.25
 """Share of the need as written from which on compilations are kept for scores of attention."""
 

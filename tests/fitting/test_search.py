@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from bufdb.fitting import search
+from bufdb.fitting import plans, search
 from bufdb.fitting.estimates import ENOUGH
 from bufdb.fitting.levers.host import WORK as HOST_WORK
 from bufdb.fitting.needs import FAMILIAR
@@ -350,10 +350,10 @@ def test_compilations_are_kept_while_nothing_fits(kept):
     assert answer(searched(model, limit, resort_budget=kept), limit) is None
     assert len(model.compiled) == 12 - kept
     del model.odd[frozenset(model.compiled[-1].saved)]
-    found = answer(searched(model, limit), limit)
+    best = answer(searched(model, limit), limit)
     count = len(model.compiled)
-    assert found is not None
-    assert answer(searched(model, limit, resort_budget=kept), limit).plan == found.plan
+    assert best is not None
+    assert answer(searched(model, limit, resort_budget=kept), limit).plan == best.plan
     assert len(model.compiled) == count
 
 
@@ -715,7 +715,14 @@ def test_the_least_is_that_of_an_earlier_question_too():
     assert min(row.compiled.need_bytes for row in rows if row.compiled) == 7147
 
 
-def test_an_earlier_plan_that_fits_may_take_what_is_kept():
+@pytest.mark.parametrize(("budget", "kept", "least"), [(12, 4, 8), (7, 4, 6), (5, 4, 5), (0, 4, 0)])
+def test_a_search_has_some_compilations_for_itself(budget, kept, least):
+    request = made_up(1, 3).request(0, compile_budget=budget, resort_budget=kept)
+    assert (request.budget(fits=False), request.budget(fits=True)) == (least, budget)
+
+
+def test_an_earlier_plan_that_fits_may_take_what_is_kept(monkeypatch):
+    monkeypatch.setattr(plans, "SURE", 1)
     before = (Learned(Plan(calls=(2,), depths=(Depth(2, 8),)), frozenset(), 7147),)
     how = {"before": before, "compile_budget": 2, "resort_budget": 1}
     rows = searched_calls(UNET_REGIONS, UNET, 7300, **how)
