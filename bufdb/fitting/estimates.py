@@ -59,11 +59,9 @@ class Estimates:
     def left(self) -> int:
         """Return how many compilations are left; some are none of the search's while none fits."""
         request = self.space.request
-        fits = any(is_met(one, request.limit_bytes) for one in self.full.values())
-        budget = request.compile_budget
-        return (
-            budget if fits else max(budget - request.resort_budget, min(budget, 1))
-        ) - self.count
+        compiled = (*self.full.values(), *self.early.values())
+        fits = any(is_met(one, request.limit_bytes) for one in compiled)
+        return request.budget(fits=fits) - self.count
 
     @property
     def is_over(self) -> bool:

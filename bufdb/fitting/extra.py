@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from bufdb.fitting.levers import OF_TEXT
-from bufdb.fitting.plans import Candidate, Compiled, Plan, Program, SearchRequest, Traced, is_met
+from bufdb.fitting.plans import Candidate, Compiled, Plan, Program, SearchRequest, Traced
 from bufdb.fitting.search import search
 from bufdb.fitting.space import Space, free
 from bufdb.render.text import human_apart
@@ -47,12 +47,9 @@ class Extra:
             more += self._with_plans(extra, more, candidates)
         return sorted([*candidates, *more], key=lambda one: Space.cost(one.traced))
 
-    def _fits(self, one: Candidate) -> bool:
-        return is_met(one.compiled, self.request.limit_bytes)
-
     def _least_cost(self, candidates: Sequence[Candidate]) -> float:
         """Return the cost of the cheapest plan that fits; infinite if none does."""
-        costs = (Space.cost(one.traced) for one in candidates if self._fits(one))
+        costs = (Space.cost(one.traced) for one in candidates if one.fits(self.request.limit_bytes))
         return min(costs, default=math.inf)
 
     def _plans(self, kind: str, base: Candidate) -> list[Candidate]:
@@ -77,7 +74,7 @@ class Extra:
                 break
             candidates.append(one)
             need = one.estimate_bytes
-            if self._fits(one):
+            if one.fits(self.request.limit_bytes):
                 break
         return candidates
 
@@ -121,7 +118,7 @@ class Extra:
             self.request.observer(f"compiling {' and '.join(extra)}")
             base = self._compiled(plan)
             more += [] if base is None else [base]
-        if base is None or self._fits(base) or Space.cost(base.traced) >= most:
+        if base is None or base.fits(self.request.limit_bytes) or Space.cost(base.traced) >= most:
             return more
         return [*more, *self._searched(base)]
 
@@ -146,7 +143,7 @@ class Extra:
             self.request.observer(f"compiling {' and '.join(extra)} with another plan")
             one = self._compiled(replace(plans[middle].plan, extra=extra))
             compiled += [] if one is None else [one]
-            if one is not None and self._fits(one):
+            if one is not None and one.fits(self.request.limit_bytes):
                 at = middle - 1
             elif len(compiled) <= 1:
                 break

@@ -29,15 +29,7 @@ from bufdb.fitting.plans import (
     is_met,
 )
 from bufdb.fitting.proof import Proof, alone, outside_of_text
-from bufdb.fitting.question import (
-    ATTENTION,
-    BLOCKS,
-    LARGE,
-    ROLLED,
-    VERIFIED,
-    WHOLE,
-    Question,
-)
+from bufdb.fitting.question import ALSO, ATTENTION, BLOCKS, LARGE, ROLLED, VERIFIED, WHOLE, Question
 from bufdb.fitting.ranking import (
     PRODUCTS,
     cheaper_by_hand,
@@ -94,15 +86,18 @@ class Fitting:
             return self._answered()
 
     def _answered(self) -> Answer:  # long: each kind of change in turn
-        program = self._program = self.session.program()
+        program, limit = self.session.program(), self.question.limit_bytes
+        self._program = program
         written = self._compile(Plan(), True)
         require_order(self.question.order, written, program.target)
         candidates: list[Candidate] = []
         request = self._request(program, written)
         try:
             candidates = search(program, request)
-            is_cut = self._used() >= request.budget(fits=self._fits(candidates))
-            if self.question.also and not is_met(written, self.question.limit_bytes):
+            # The last one is for what surely fits, so that a search may end before it.
+            most = request.budget(fits=self._fits(candidates)) - 1
+            is_cut = limit is not None and self._used() >= most
+            if self.question.also and not is_met(written, limit):
                 changes = self.session.changes(self.question.also)
                 program = self._program = replace(program, changes=changes.tried)
                 self._notes += changes.notes
@@ -110,10 +105,9 @@ class Fitting:
                 kinds |= {FLAGS} & {*self.question.also}
                 budget = self.question.search_budget(len(kinds), self._kept(program))
                 if budget > request.compile_budget:  # what was kept for the other kinds is free
-                    kept = self.question.compile_budget - budget
-                    kept += self._resort(request, candidates)
+                    kept = self.question.compile_budget - budget + self._resort(request, candidates)
                     candidates = self._searched_again(program, request, candidates, kept)
-                apart = VERIFIED + self._resort(request, candidates)
+                apart = VERIFIED + self._resort(request, candidates, ALSO * len(kinds))
                 more = Extra(program, request, lambda: self._left(apart), self._notes)
                 kinds_of_parts = [kind for kind in self.question.also if kind != VMEM]
                 candidates = more.with_found(kinds_of_parts, candidates)
@@ -123,8 +117,10 @@ class Fitting:
             for kind in (ATTENTION, BLOCKS):
                 candidates = self._with_lines(kind, program, request, candidates)
                 program = self._program
+            is_wanted = FLAGS in self.question.also
             if is_cut and self._fits(candidates):  # what was kept for other kinds is free
-                candidates = self._searched_again(program, request, candidates)
+                kept = VERIFIED + ALSO * is_wanted
+                candidates = self._searched_again(program, request, candidates, kept)
             resort = LastResort(
                 program,
                 request,
@@ -133,10 +129,9 @@ class Fitting:
                 self._traced,
                 device(self.session.device),
             )
-            is_wanted = FLAGS in self.question.also
             candidates = resort.with_found(candidates, is_wanted=is_wanted)
             if is_cut and not self._fits(candidates):
-                candidates = self._searched_again(program, request, candidates)
+                candidates = self._searched_again(program, request, candidates, VERIFIED)
             candidates = resort.with_least(candidates)
             candidates = self._with_costs(candidates)
         except BaseException as error:
@@ -264,11 +259,7 @@ class Fitting:
         return sorted(candidates, key=lambda one: Space.cost(one.traced))
 
     def _searched_again(
-        self,
-        program: Program,
-        request: SearchRequest,
-        candidates: list[Candidate],
-        kept: int = VERIFIED,
+        self, program: Program, request: SearchRequest, candidates: list[Candidate], kept: int
     ) -> list[Candidate]:
         """Return candidates with those of a search that has all compilations but some.
 
@@ -287,9 +278,11 @@ class Fitting:
 
     @staticmethod
     def _merged(candidates: list[Candidate], more: list[Candidate]) -> list[Candidate]:
-        """Return the plans of a search with those that were compiled before, cheapest first."""
+        """Return the plans of a search with those that an earlier one has no better figures of."""
         known = {one.plan for one in more}
-        others = [one for one in candidates if one.is_exact and one.plan not in known]
+        others = [
+            one for one in candidates if (one.is_exact or one.plan.extra) and one.plan not in known
+        ]
         return sorted([*others, *more], key=lambda one: Space.cost(one.traced))
 
     def _settled(
@@ -311,7 +304,7 @@ class Fitting:
         """
         limit = self.question.limit_bytes
         best = min(
-            (one for one in candidates if one.is_exact and is_met(one.compiled, limit)),
+            (one for one in candidates if one.fits(limit)),
             key=lambda one: (Space.cost(one.traced), one.estimate_bytes),
             default=None,
         )
@@ -357,7 +350,7 @@ class Fitting:
         as traces know; it may do without donated arguments.
         """
         limit = self.question.limit_bytes
-        fitting = [one for one in candidates if one.is_exact and is_met(one.compiled, limit)]
+        fitting = [one for one in candidates if one.fits(limit)]
         costs = {one.plan: Space.cost(one.traced) for one in fitting}
         dearest = min(
             (costs[plan] for plan in costs if of_files(program, plan).is_whole),
@@ -421,12 +414,15 @@ class Fitting:
         return ROLLED * len(tried)
 
     def _fits(self, candidates: list[Candidate]) -> bool:
-        limit = self.question.limit_bytes
-        return any(one.is_exact and is_met(one.compiled, limit) for one in candidates)
+        return any(one.fits(self.question.limit_bytes) for one in candidates)
 
-    def _resort(self, request: SearchRequest, candidates: list[Candidate]) -> int:
-        """Return how many compilations are kept for options of the compiler: none if one fits."""
-        return 0 if self._fits(candidates) else request.resort_budget
+    def _resort(self, request: SearchRequest, candidates: list[Candidate], others: int = 0) -> int:
+        """Return how many compilations are kept for options of the compiler: none if one fits.
+
+        That is what others leave, which have theirs first.
+        """
+        left = max(self._left(VERIFIED) - others, 0)
+        return 0 if self._fits(candidates) else min(request.resort_budget, left)
 
     def _with_lines(
         self, kind: str, program: Program, request: SearchRequest, candidates: list[Candidate]
@@ -440,7 +436,7 @@ class Fitting:
         costs = [
             Space.cost(one.traced)
             for one in candidates
-            if one.is_exact and is_met(one.compiled, limit) and of_files(program, one.plan).is_whole
+            if one.fits(limit) and of_files(program, one.plan).is_whole
         ]
         again = program.score_work if kind == ATTENTION else math.inf
         if (
@@ -452,7 +448,7 @@ class Fitting:
         ):
             return candidates
         kept = VERIFIED + (self._kept(program, (BLOCKS,)) if kind != BLOCKS else 0)
-        kept += self._resort(request, candidates)
+        kept += self._resort(request, candidates, ROLLED)
         if self._left(kept) < 1:
             return candidates
         changes = self.session.changes((kind,))

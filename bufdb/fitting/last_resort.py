@@ -32,7 +32,7 @@ class Share(NamedTuple):
 
 
 SHARES = {
-    # `GetSchedulerMemoryLimit` of XLA's gpu_hlo_schedule.cc.
+    # `GetSchedulerMemoryLimit` of XLA's gpu_hlo_schedule.cc; of a TPU by what 5 % of a v5e is.
     "gpu": Share("xla_gpu_memory_limit_slop_factor", 95, 0.8),
     "tpu": Share("xla_jf_rematerialization_percent_shared_memory_limit", 100, 1.0),
 }
@@ -47,7 +47,7 @@ STEPS = 4
 """Compilations to find the largest share that fits."""
 RESORT = 4
 """Those that are kept while nothing fits: of the function as written, of the plan of the least
-need, and of two that cost less."""
+need, and of two that cost less. With more, passes are left out, too."""
 
 
 @dataclass(frozen=True)
@@ -81,21 +81,12 @@ class LastResort:
             return list(candidates)
         switches = SWITCHES.get(platform, ())
         if self.request.limit_bytes and self.left() <= RESORT:  # a share saves more often
-            rest = "is not tried: too few compilations are left"
-            self.notes.extend(f"--{one} {rest}" for one in switches)
+            if not self.request.is_over():
+                rest = "is not tried: too few compilations are left"
+                self.notes.extend(f"--{one} {rest}" for one in switches)
             switches = ()
-        more: list[Candidate] = []
-        for words, base in self._bases(candidates).items():
-            for option in (*switches, f"{share.option}={self._first(share)}"):
-                more += self._saving(base, option, words)
-                if not self._fits(more):
-                    continue
-                if option == f"{share.option}={LEAST}":
-                    more += self._larger(base, share, share.default)
-                elif option not in switches and words:
-                    more += self._cheaper(base, option)
-                return self._with(candidates, more)
-        return self._with(candidates, more)
+        options = (*switches, f"{share.option}={self._first(share)}")
+        return self._with_options(candidates, options, share.default)
 
     def with_least(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Return candidates with those of the least share; the same if it is known what these need.
@@ -108,24 +99,35 @@ class LastResort:
         first = self._first(share)
         if first == LEAST:
             return list(candidates)
+        return self._with_options(candidates, (f"{share.option}={LEAST}",), first)
+
+    def _with_options(
+        self, candidates: Sequence[Candidate], options: Sequence[str], high: int
+    ) -> list[Candidate]:
+        """Return candidates with those that set one of some options, until one fits.
+
+        A share of `high` does not fit, or changes nothing.
+        """
         more: list[Candidate] = []
-        for words, base in self._bases(candidates).items():
-            more += self._saving(base, f"{share.option}={LEAST}", words)
-            if self._fits(more):
-                more += self._larger(base, share, first)
-                break
-        return self._with(candidates, more)
+        is_needed = self._is_needed(candidates)
+        tried = ((base, one) for base in self._bases(candidates).items() for one in options)
+        for (words, base), option in tried:
+            more += self._saving(base, option, words)
+            if not (more and more[-1].fits(self.request.limit_bytes)):
+                continue
+            name, _, value = option.partition("=")
+            if value == str(LEAST):
+                more += self._larger(base, name, high)
+            if words and is_needed:
+                more += self._cheaper(base, *more[-1].plan.options)
+            break
+        return [*candidates, *sorted(more, key=lambda one: Space.cost(one.traced))]
 
     def _is_needed(self, candidates: Sequence[Candidate]) -> bool:
         """Return whether there is a limit that nothing fits."""
         limit = self.request.limit_bytes
-        return bool(limit) and not (
-            is_met(self.request.as_written, limit) or self._fits(candidates)
-        )
-
-    def _fits(self, candidates: Sequence[Candidate]) -> bool:
-        limit = self.request.limit_bytes
-        return any(one.is_exact and is_met(one.compiled, limit) for one in candidates)
+        fits = is_met(self.request.as_written, limit) or any(one.fits(limit) for one in candidates)
+        return bool(limit) and not fits
 
     def _bases(self, candidates: Sequence[Candidate]) -> dict[str, Candidate]:
         """Return the plans that options are tried with, by what of them a note says."""
@@ -137,10 +139,6 @@ class LastResort:
             bases[" with the plan of the least need"] = least
         return bases
 
-    @staticmethod
-    def _with(candidates: Sequence[Candidate], more: Sequence[Candidate]) -> list[Candidate]:
-        return [*candidates, *sorted(more, key=lambda one: Space.cost(one.traced))]
-
     def _cheaper(self, base: Candidate, option: str) -> Iterator[Candidate]:
         """Yield plans that cost less than one and fit with an option, too.
 
@@ -151,7 +149,8 @@ class LastResort:
         least = math.inf
         for plan in sorted(self.traced, key=self._price):
             cost, size = self._price(plan)
-            if cost < Space.cost(base.traced) and size < least and not self._is_other(plan):
+            is_better = cost < Space.cost(base.traced) and size < least
+            if is_better and self._is_alike(plan, base.plan):
                 plans.append(plan)
                 least = size
         low, high = 0, len(plans)
@@ -159,9 +158,11 @@ class LastResort:
             middle = (low + high) // 2
             traced = self.traced[plans[middle]]
             saved = plans[middle].saved if traced.saved is None else traced.saved
-            plan = replace(plans[middle], saved=saved, donated=base.plan.donated)
+            plan = replace(
+                plans[middle], saved=saved, donated=base.plan.donated, extra=base.plan.extra
+            )
             one = self._compiled(Candidate(plan, traced, 0), option)
-            if one is not None and is_met(one.compiled, self.request.limit_bytes):
+            if one is not None and one.fits(self.request.limit_bytes):
                 high = middle
                 yield one
             else:
@@ -171,9 +172,10 @@ class LastResort:
         traced = self.traced[plan]
         return Space.cost(traced), figure(self.program, traced)
 
-    def _is_other(self, plan: Plan) -> bool:
-        """Return whether a plan is no edit of the program as it is, or that as written."""
-        return plan.is_as_written or bool(plan.extra) or self.request.is_by_hand(plan)
+    def _is_alike(self, plan: Plan, base: Plan) -> bool:
+        """Return whether a plan is an edit of the same text as another one."""
+        is_edit = plan != Plan(extra=plan.extra) and not self.request.is_by_hand(plan)
+        return is_edit and plan.extra == base.as_traced.extra
 
     def _first(self, share: Share) -> int:
         """Return the share of the device with which XLA tries to fit the limit."""
@@ -184,15 +186,15 @@ class LastResort:
         part = 100 * ((1 - HOLES) * limit - fixed) / base if base > 0 else 0
         return min(max(int(part), LEAST), share.default - 1)
 
-    def _larger(self, base: Candidate, share: Share, high: int) -> Iterator[Candidate]:
+    def _larger(self, base: Candidate, name: str, high: int) -> Iterator[Candidate]:
         """Yield a plan with larger shares that fit; the least one does, and `high` does not."""
         low = LEAST
         for _ in range(STEPS):
             middle = (low + high) // 2
             if middle in (low, high) or self.left() < 1:
                 return
-            one = self._compiled(base, f"{share.option}={middle}")
-            if one is not None and is_met(one.compiled, self.request.limit_bytes):
+            one = self._compiled(base, f"{name}={middle}")
+            if one is not None and one.fits(self.request.limit_bytes):
                 low = middle
                 yield one
             else:

@@ -541,6 +541,10 @@ class Candidate:
         """Return whether its need is that of a compilation at full effort."""
         return self.compiled is not None and self.compiled.is_full
 
+    def fits(self, limit: int | None) -> bool:
+        """Return whether it is known to fit a limit that there is."""
+        return self.is_exact and is_met(self.compiled, limit)
+
 
 # -- The patch's side ------------------------------------------------------------------------------
 

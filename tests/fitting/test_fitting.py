@@ -240,12 +240,33 @@ def test_unused_compilations_are_given_back(ask):
     ]
 
 
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
 @pytest.mark.parametrize("limit", [10, 55, 70])
-def test_what_is_kept_for_lines_and_not_used_is_the_searchs(ask, limit):
+def test_what_is_kept_for_lines_and_not_used_is_the_searchs(ask, monkeypatch, limit, platform):
+    program = Made.program
+    monkeypatch.setattr(Made, "program", lambda self: replace(program(self), platform=platform))
     alone = ask(limit, budget=5)
     answer = ask(limit, budget=5, on_demand=("blocks",))
     assert [row.need_bytes for row in answer.plans] == [row.need_bytes for row in alone.plans]
     assert (answer.best, answer.compile_count) == (alone.best, alone.compile_count)
+
+
+@pytest.mark.parametrize("how", [{}, {"on_demand": ("blocks",)}, {"also": ("microbatch", "flags")}])
+def test_where_nothing_fits_all_compilations_are_used(monkeypatch, tmp_path, how):
+    """None saves by an option; a program of eight values has plans for more than the budget."""
+    monkeypatch.setattr(Scratch, "figures", _figures)
+
+    class Large(Many):
+        def program(self):
+            return replace(super().program(), platform="gpu", on_demand=how.get("on_demand", ()))
+
+        def compile(self, plan, what, *, is_full):
+            need = 120 if plan.is_as_written else 90 + sum(map(ord, plan.saved)) % 7
+            return Dumped({str(need): Path()}, None, 1.0)
+
+    question = Question(88, also=how.get("also", ()))
+    answer = Fitting(Large(NEEDS), question, tmp_path).answer()
+    assert answer.best is None and answer.compile_count == 12
 
 
 def test_a_compiled_least_is_not_an_estimate(ask):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from bufdb.fitting import plans, search
-from bufdb.fitting.estimates import ENOUGH
+from bufdb.fitting.estimates import ENOUGH, Estimates
 from bufdb.fitting.levers.host import WORK as HOST_WORK
 from bufdb.fitting.needs import FAMILIAR
 from bufdb.fitting.plans import (
@@ -719,6 +719,8 @@ def test_the_least_is_that_of_an_earlier_question_too():
 def test_a_search_has_some_compilations_for_itself(budget, kept, least):
     request = made_up(1, 3).request(0, compile_budget=budget, resort_budget=kept)
     assert (request.budget(fits=False), request.budget(fits=True)) == (least, budget)
+    proof = Estimates(Space(made_up(1, 3).program(), request))
+    assert proof.left == least
 
 
 def test_an_earlier_plan_that_fits_may_take_what_is_kept(monkeypatch):
