@@ -465,12 +465,8 @@ Published of MONeT are the figures of its README: shares of the gigabytes that P
 overheads in *time*, measured on its GPU. Ours are products and bytes of what XLA compiles, at equal
 shares of what XLA needs as written: next to each other, not in one unit. GoogleNet is without
 auxiliary heads, VGG-16 without dropout, U-Net at 416 x 608; batches are those of MONeT. JAX's page
-was run on another GPU; its figures are the limits here. Rows of networks and of layers that are
-called in a row are of one search. In programs with scans alone nothing has changed since they were
-run, but that two compilations are kept for large scores of attention, as those of the long context
-are. Two kinds of rows were better before: GPT-2 at 86 % had +5.7 % bytes at the same products, and
-GoogleNet at 60 and 54 % had the plan of 47 %, with a flag of the compiler: the search takes all 12
-compilations there now, so that none is left for flags.
+was run on another GPU; its figures are the limits here. All rows are of one search. What XLA
+computes again by an option of its own is in no trace, so such plans have bytes alone.
 
 {total}
 
