@@ -448,7 +448,6 @@ class Fitting:
         ):
             return candidates
         kept = VERIFIED + (self._kept(program, (BLOCKS,)) if kind != BLOCKS else 0)
-        kept += self._resort(request, candidates, ROLLED)
         if self._left(kept) < 1:
             return candidates
         changes = self.session.changes((kind,))
