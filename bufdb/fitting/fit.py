@@ -121,6 +121,7 @@ class Fitting:
             if is_cut and self._fits(candidates):  # what was kept for other kinds is free
                 kept = VERIFIED + ALSO * is_wanted
                 candidates = self._searched_again(program, request, candidates, kept)
+                candidates = self._settled(program, request, candidates)
             resort = LastResort(
                 program,
                 request,
@@ -132,6 +133,7 @@ class Fitting:
             candidates = resort.with_found(candidates, is_wanted=is_wanted)
             if is_cut and not self._fits(candidates):
                 candidates = self._searched_again(program, request, candidates, VERIFIED)
+                candidates = self._settled(program, request, candidates)
             candidates = resort.with_least(candidates)
             candidates = self._with_costs(candidates)
         except BaseException as error:
@@ -273,17 +275,14 @@ class Fitting:
             resort_budget=0,
             is_over=lambda: not self._is_left(kept),
         )
-        candidates = self._merged(candidates, search(program, again))
-        return self._settled(program, request, candidates)
+        return self._merged(candidates, search(program, again))
 
     @staticmethod
-    def _merged(candidates: list[Candidate], more: list[Candidate]) -> list[Candidate]:
-        """Return the plans of a search with those that an earlier one has no better figures of."""
-        known = {one.plan for one in more}
-        others = [
-            one for one in candidates if (one.is_exact or one.plan.extra) and one.plan not in known
-        ]
-        return sorted([*others, *more], key=lambda one: Space.cost(one.traced))
+    def _merged(others: list[Candidate], candidates: list[Candidate]) -> list[Candidate]:
+        """Return candidates with others that are compiled, or of another text, cheapest first."""
+        known = {one.plan for one in candidates}
+        more = [one for one in others if (one.is_exact or one.plan.extra) and one.plan not in known]
+        return sorted([*candidates, *more], key=lambda one: Space.cost(one.traced))
 
     def _settled(
         self, program: Program, request: SearchRequest, candidates: list[Candidate]
@@ -326,9 +325,7 @@ class Fitting:
             compile_budget=2 * self.question.compile_budget,  # most of it is known
             is_over=lambda: not self._is_left(VERIFIED + 2 + self._kept(program)),
         )
-        known = {one.plan for one in candidates}
-        more = [one for one in search(program, without) if one.is_exact and one.plan not in known]
-        return sorted([*candidates, *more], key=lambda one: Space.cost(one.traced))
+        return self._merged(search(program, without), candidates)
 
     def _donated_bytes(self, program: Program) -> int | None:
         """Return the most that donations save of a plan that was compiled with and without them."""

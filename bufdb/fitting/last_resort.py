@@ -86,7 +86,7 @@ class LastResort:
                 self.notes.extend(f"--{one} {rest}" for one in switches)
             switches = ()
         options = (*switches, f"{share.option}={self._first(share)}")
-        return self._with_options(candidates, options, share.default)
+        return self._with_options(candidates, options, share, share.default)
 
     def with_least(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Return candidates with those of the least share; the same if it is known what these need.
@@ -99,14 +99,14 @@ class LastResort:
         first = self._first(share)
         if first == LEAST:
             return list(candidates)
-        return self._with_options(candidates, (f"{share.option}={LEAST}",), first)
+        return self._with_options(candidates, (f"{share.option}={LEAST}",), share, first)
 
     def _with_options(
-        self, candidates: Sequence[Candidate], options: Sequence[str], high: int
+        self, candidates: Sequence[Candidate], options: Sequence[str], share: Share, high: int
     ) -> list[Candidate]:
         """Return candidates with those that set one of some options, until one fits.
 
-        A share of `high` does not fit, or changes nothing.
+        A share that is `high` does not fit, or changes nothing.
         """
         more: list[Candidate] = []
         is_needed = self._is_needed(candidates)
@@ -115,9 +115,8 @@ class LastResort:
             more += self._saving(base, option, words)
             if not (more and more[-1].fits(self.request.limit_bytes)):
                 continue
-            name, _, value = option.partition("=")
-            if value == str(LEAST):
-                more += self._larger(base, name, high)
+            if option == f"{share.option}={LEAST}":
+                more += self._larger(base, share, high)
             if words and is_needed:
                 more += self._cheaper(base, *more[-1].plan.options)
             break
@@ -186,14 +185,14 @@ class LastResort:
         part = 100 * ((1 - HOLES) * limit - fixed) / base if base > 0 else 0
         return min(max(int(part), LEAST), share.default - 1)
 
-    def _larger(self, base: Candidate, name: str, high: int) -> Iterator[Candidate]:
+    def _larger(self, base: Candidate, share: Share, high: int) -> Iterator[Candidate]:
         """Yield a plan with larger shares that fit; the least one does, and `high` does not."""
         low = LEAST
         for _ in range(STEPS):
             middle = (low + high) // 2
             if middle in (low, high) or self.left() < 1:
                 return
-            one = self._compiled(base, f"{name}={middle}")
+            one = self._compiled(base, f"{share.option}={middle}")
             if one is not None and one.fits(self.request.limit_bytes):
                 low = middle
                 yield one
